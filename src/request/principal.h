@@ -1,0 +1,13 @@
+// Principal: who asks. Made by `auth` from the request head; a value, immutable afterwards.
+#pragma once
+
+#include <string>
+
+namespace zerohop {
+
+struct Principal {
+    std::string workspace = "default";  // unit of isolation and quota; never from the client
+    std::string key_id;                 // "" when no keys are configured (loopback only)
+};
+
+}  // namespace zerohop
