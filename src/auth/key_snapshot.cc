@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <atomic>
 #include <bit>
 #include <cstring>
 #include <set>
@@ -13,6 +14,11 @@ std::uint64_t prefix_of(const Digest& digest) {
     std::uint64_t prefix;
     std::memcpy(&prefix, digest.data(), sizeof prefix);
     return prefix;
+}
+
+std::uint64_t next_serial() {
+    static std::atomic<std::uint64_t> next{1};
+    return next.fetch_add(1, std::memory_order_relaxed);
 }
 
 std::string_view view(const Digest& digest) {
@@ -31,7 +37,7 @@ bool valid_name(std::string_view name) {
     return true;
 }
 
-KeySnapshot::KeySnapshot(Content content) : content_(std::move(content)) {
+KeySnapshot::KeySnapshot(Content content) : content_(std::move(content)), serial_(next_serial()) {
     std::size_t secrets = 0;
     for (const KeyRecord& key : content_.keys) secrets += key.secrets.size();
     table_.resize(std::bit_ceil(secrets * 2 + 2));

@@ -42,6 +42,8 @@ class KeySnapshot {
     bool empty() const { return content_.keys.empty(); }
     const std::vector<KeyRecord>& keys() const { return content_.keys; }
     const Content& content() const { return content_; }
+    // Different for each snapshot of this process, never 0: lets caches notice a newer one.
+    std::uint64_t serial() const { return serial_; }
 
     // The key in force whose secret this is; nullptr when there is none.
     const KeyRecord* find_by_secret(std::string_view secret, WallNs now) const;
@@ -62,6 +64,7 @@ class KeySnapshot {
     const KeyRecord* probe(const Digest& digest, HashKind kind, WallNs now) const;
 
     Content content_;
+    const std::uint64_t serial_;
     std::vector<Slot> table_;  // open addressing, at most half full, a power of two
     bool has_kind_[2] = {false, false};
     struct ViewHash {
