@@ -80,12 +80,12 @@ llama_build() { # NAME TARGETS SRC OPTIONS…
     options=(-DCMAKE_BUILD_TYPE=Release -DBUILD_SHARED_LIBS=OFF -DLLAMA_OPENSSL=OFF -DGGML_OPENMP=OFF
         -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_TOOLS=OFF -DLLAMA_BUILD_APP=OFF
         -DLLAMA_BUILD_UI=OFF -DLLAMA_BUILD_SERVER=OFF -DLLAMA_BUILD_COMMON=ON -DLLAMA_USE_PREBUILT_UI=OFF "$@")
-    out=$ZEROHOP_CACHE/$name-$(build_key "$src" "${options[@]}" "$(<"$ROOT/cmake/gcc12_amx.h")")
+    out=$ZEROHOP_CACHE/$name-$(build_key "$src" "${options[@]}" "$(<"$ZEROHOP_ROOT/cmake/gcc12_amx.h")")
     if [[ ! -f $out/.complete ]]; then
         lock "$name"
         [[ -f $out/.complete ]] && { echo "$out"; return; }
         mkdir -p "$out"
-        cp "$ROOT/cmake/gcc12_amx.h" "$out/" # a copy: the build outlives this checkout
+        cp "$ZEROHOP_ROOT/cmake/gcc12_amx.h" "$out/" # a copy: the build outlives this checkout
         options+=("-DCMAKE_CXX_FLAGS=-include $out/gcc12_amx.h -w" -DCMAKE_C_FLAGS=-w)
         say "   building llama.cpp for this CPU (about 4 minutes on 2 cores, once)"
         logged "$name: configure" "$ZEROHOP_CACHE/logs/$name-configure.log" \
