@@ -163,6 +163,7 @@ void H1Session::on_eof() {
         on_disconnect();  // a cut answer must not look complete: reset
     }
     in_state_ = In::kClosed;
+    std::string().swap(in_);
     if (closing_ == Closing::kOpen) closing_ = Closing::kFlush;
     host_.wake();
 }
