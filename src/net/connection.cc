@@ -85,9 +85,12 @@ void Connection::on_readable() {
 
 void Connection::continue_handshake() {
     switch (transport_.handshake()) {
-        case Io::kWantRead: return arm_read();
-        case Io::kWantWrite: return arm_write();
-        case Io::kDone: break;
+        case Io::kWantRead:
+            return arm_read();
+        case Io::kWantWrite:
+            return arm_write();
+        case Io::kDone:
+            break;
         default:
             state_.tls_failed.fetch_add(1, std::memory_order_relaxed);
             log_debug("net", "TLS handshake with {} failed: {}", peer_.address, tls_error_text());
@@ -139,14 +142,17 @@ void Connection::read_some() {
 void Connection::on_input(std::string_view bytes) {
     state_.bytes_in.fetch_add(bytes.size(), std::memory_order_relaxed);
     switch (at_) {
-        case State::kSniff: return sniff(bytes);
-        case State::kOpen: return session_->on_bytes(bytes);
+        case State::kSniff:
+            return sniff(bytes);
+        case State::kOpen:
+            return session_->on_bytes(bytes);
         case State::kLinger:
             lingered_ += bytes.size();
             linger_last_ = mono_now();
             if (lingered_ > state_.limits.wire.linger_bytes) close();
             return;
-        default: return;
+        default:
+            return;
     }
 }
 
@@ -213,8 +219,7 @@ void Connection::flush() {
     state_.bytes_out.fetch_add(total, std::memory_order_relaxed);
     window_bytes_ += total;
     recount();
-    if (all_sent && session_->closing() == wire::Closing::kFlush)
-        return begin_linger();
+    if (all_sent && session_->closing() == wire::Closing::kFlush) return begin_linger();
     if (blocked && window_since_ == 0) {
         window_since_ = mono_now();
         window_bytes_ = 0;
@@ -265,8 +270,10 @@ void Connection::tick(MonoNs now) {
                 older(linger_last_, limits.wire.linger_idle_ms))
                 close();
             return;
-        case State::kClosed: return;
-        case State::kOpen: break;
+        case State::kClosed:
+            return;
+        case State::kOpen:
+            break;
     }
     if (!read_armed_ && transport_.peer_gone()) {  // not reading: nothing else would tell
         session_->on_eof();
@@ -277,7 +284,8 @@ void Connection::tick(MonoNs now) {
     if (counted_ > limits.connection_bytes) return drop("too much waits for it");
     if (window_since_ != 0 && older(window_since_, limits.write_window_ms)) {
         const std::int64_t least = limits.write_min_rate * limits.write_window_ms / 1000;
-        if (static_cast<std::int64_t>(window_bytes_) <= least) return drop("takes its answer too slowly");
+        if (static_cast<std::int64_t>(window_bytes_) <= least)
+            return drop("takes its answer too slowly");
         window_since_ = now;
         window_bytes_ = 0;
     }

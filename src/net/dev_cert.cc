@@ -97,11 +97,11 @@ Result<Made> make() {
                add_extension(leaf, ca, NID_ext_key_usage, "serverAuth") &&
                add_extension(leaf, ca, NID_subject_key_identifier, "hash") &&
                add_extension(leaf, ca, NID_authority_key_identifier, "keyid:always") &&
-               add_extension(leaf, ca, NID_subject_alt_name,
-                             "DNS:localhost,IP:127.0.0.1,IP:::1") &&
+               add_extension(leaf, ca, NID_subject_alt_name, "DNS:localhost,IP:127.0.0.1,IP:::1") &&
                X509_sign(leaf, ca_key.get(), EVP_sha256()) > 0;
     }
-    if (!good) return fail(Code::kInternal, kOrigin, "development certificate: " + tls_error_text());
+    if (!good)
+        return fail(Code::kInternal, kOrigin, "development certificate: " + tls_error_text());
     return made;
 }
 
@@ -127,8 +127,8 @@ Status write_file(const std::string& path, const std::string& text, mode_t mode)
     const std::string beside = path + ".new";
     ::unlink(beside.c_str());
     const int fd = ::open(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
-    bool good = fd >= 0 && ::write(fd, text.data(), text.size()) ==
-                               static_cast<ssize_t>(text.size());
+    bool good =
+        fd >= 0 && ::write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size());
     good = good && ::fsync(fd) == 0;
     if (fd >= 0) good = ::close(fd) == 0 && good;
     if (good && ::rename(beside.c_str(), path.c_str()) == 0) return {};
@@ -163,7 +163,9 @@ Result<DevCert> ensure_dev_cert(const std::string& folder) {
         std::filesystem::create_directories(folder, ec);
         if (!ec) ::chmod(folder.c_str(), 0700);
     }
-    if (ec) return fail(Code::kInternal, kOrigin, fmt::format("cannot make {}: {}", folder, ec.message()));
+    if (ec)
+        return fail(Code::kInternal, kOrigin,
+                    fmt::format("cannot make {}: {}", folder, ec.message()));
     DevCert dev{.files = {.certificate = folder + "/cert.pem", .key = folder + "/key.pem"},
                 .ca = folder + "/ca.pem"};
     if (still_good(dev)) return dev;

@@ -24,10 +24,10 @@ namespace zerohop::net {
 namespace {
 
 constexpr std::string_view kOrigin = "net";
-constexpr int kBacklog = 4096;            // the kernel caps it at net.core.somaxconn
+constexpr int kBacklog = 4096;  // the kernel caps it at net.core.somaxconn
 constexpr int kAcceptsPerTurn = 64;
-constexpr std::int64_t kRestMs = 100;     // after running out of descriptors
-constexpr int kFirstActivationFd = 3;     // sd_listen_fds(3)
+constexpr std::int64_t kRestMs = 100;  // after running out of descriptors
+constexpr int kFirstActivationFd = 3;  // sd_listen_fds(3)
 
 struct SocketAddress {
     sockaddr_storage storage{};
@@ -74,10 +74,14 @@ std::pair<std::string, std::uint16_t> name_of(const SocketAddress& address) {
 
 std::string why(int error) {
     switch (error) {
-        case EADDRINUSE: return "the port is in use by another process";
-        case EACCES: return "not permitted (ports below 1024 need privileges)";
-        case EADDRNOTAVAIL: return "not an address of this machine";
-        default: return std::strerror(error);
+        case EADDRINUSE:
+            return "the port is in use by another process";
+        case EACCES:
+            return "not permitted (ports below 1024 need privileges)";
+        case EADDRNOTAVAIL:
+            return "not an address of this machine";
+        default:
+            return std::strerror(error);
     }
 }
 
@@ -97,26 +101,28 @@ Result<Listening> open_listener(const ListenerOptions& options) {
     if (options.inherited_fd >= 0) {
         const int flags = fcntl(options.inherited_fd, F_GETFL);
         if (flags < 0 || fcntl(options.inherited_fd, F_SETFL, flags | O_NONBLOCK) < 0)
-            return fail(Code::kUnavailable, kOrigin,
-                        fmt::format("inherited descriptor {}: {}", options.inherited_fd, why(errno)));
+            return fail(
+                Code::kUnavailable, kOrigin,
+                fmt::format("inherited descriptor {}: {}", options.inherited_fd, why(errno)));
         return describe(options.inherited_fd, options.tls);
     }
     const auto address = parse_address(options.address, options.port);
     if (!address)
         return fail(Code::kInvalidRequest, kOrigin,
                     fmt::format("{} is no IPv4 or IPv6 address", options.address));
-    const int fd = ::socket(address->storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    const int fd =
+        ::socket(address->storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     const int on = 1;
-    const bool good = fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
-                      (!options.reuse_port ||
-                       setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof on) == 0) &&
-                      ::bind(fd, address->get(), address->size) == 0 && ::listen(fd, kBacklog) == 0;
+    const bool good =
+        fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
+        (!options.reuse_port || setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof on) == 0) &&
+        ::bind(fd, address->get(), address->size) == 0 && ::listen(fd, kBacklog) == 0;
     if (good) return describe(fd, options.tls);
     const int error = errno;
     if (fd >= 0) ::close(fd);
-    return fail(Code::kUnavailable, kOrigin,
-                fmt::format("cannot listen on {} port {}: {}", options.address, options.port,
-                            why(error)));
+    return fail(
+        Code::kUnavailable, kOrigin,
+        fmt::format("cannot listen on {} port {}: {}", options.address, options.port, why(error)));
 }
 
 std::vector<int> activation_fds() {
@@ -175,7 +181,8 @@ void Acceptor::accept_some() {
     for (int i = 0; i < kAcceptsPerTurn; ++i) {
         SocketAddress peer;
         peer.size = sizeof peer.storage;
-        const int fd = ::accept4(listening_.fd, peer.get(), &peer.size, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        const int fd =
+            ::accept4(listening_.fd, peer.get(), &peer.size, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd >= 0) {
             deal(fd, name_of(peer).first);
         } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
@@ -201,7 +208,8 @@ void Acceptor::deal(int fd, const std::string& address) {
     }
     const int on = 1;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &limits.unsent_bytes, sizeof limits.unsent_bytes);
+    setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &limits.unsent_bytes,
+               sizeof limits.unsent_bytes);
     state_.accepted.fetch_add(1, std::memory_order_relaxed);
     Worker& worker = *workers_[next_++ % workers_.size()];
     if (&worker == workers_.front().get()) {

@@ -62,11 +62,13 @@ Status Server::start() {
         self.workers.push_back(std::make_unique<Worker>(self.state));
     for (Listening& l : listening) {
         self.bound.push_back({.address = l.address, .port = l.port, .tls = l.tls});
-        self.acceptors.push_back(std::make_shared<Acceptor>(self.state, self.workers, std::move(l)));
+        self.acceptors.push_back(
+            std::make_shared<Acceptor>(self.state, self.workers, std::move(l)));
     }
     for (const auto& acceptor : self.acceptors)
         self.workers.front()->loop().post([acceptor] { acceptor->start(); });
-    for (std::size_t i = 0; i < self.workers.size(); ++i) self.workers[i]->start(static_cast<int>(i));
+    for (std::size_t i = 0; i < self.workers.size(); ++i)
+        self.workers[i]->start(static_cast<int>(i));
     self.running = true;
     return {};
 }

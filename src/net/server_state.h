@@ -1,7 +1,7 @@
 // ServerState: what the server's threads share: limits, counters, the TLS context, address counts.
 //
-// Counters are relaxed atomics (readings are approximate); the rest is under its own mutex, taken only
-// at accept and close. Lives as long as the Server.
+// Counters are relaxed atomics (readings are approximate); the rest is under its own mutex, taken
+// only at accept and close. Lives as long as the Server.
 #pragma once
 
 #include <atomic>
@@ -51,10 +51,10 @@ struct ServerState {
     std::atomic<bool> draining{false};
     std::atomic<std::int64_t> connections{0};
     std::atomic<std::int64_t> exchanges{0};
-    std::atomic<std::int64_t> buffered{0};       // bytes, all connections
+    std::atomic<std::int64_t> buffered{0};  // bytes, all connections
     std::atomic<std::uint64_t> accepted{0};
-    std::atomic<std::uint64_t> refused{0};       // over a connection limit or out of descriptors
-    std::atomic<std::uint64_t> dropped{0};       // closed by us: time-outs, stalls, memory
+    std::atomic<std::uint64_t> refused{0};  // over a connection limit or out of descriptors
+    std::atomic<std::uint64_t> dropped{0};  // closed by us: time-outs, stalls, memory
     std::atomic<std::uint64_t> tls_failed{0};
     std::atomic<std::uint64_t> bytes_in{0};
     std::atomic<std::uint64_t> bytes_out{0};

@@ -2,9 +2,9 @@
 //
 // Immutable after load(); shared by all I/O threads through shared_ptr. A reload makes a new one,
 // connections keep the one they began with (OpenSSL counts references).
-// TLS 1.2 and 1.3, forward secrecy and AEAD only; ALPN h2 and http/1.1 (RFC 7301: no common protocol is
-// a fatal no_application_protocol alert); no renegotiation, no compression, no server-side session
-// cache, one ticket per connection.
+// TLS 1.2 and 1.3, forward secrecy and AEAD only; ALPN h2 and http/1.1 (RFC 7301: no common
+// protocol is a fatal no_application_protocol alert); no renegotiation, no compression, no
+// server-side session cache, one ticket per connection.
 #pragma once
 
 #include <memory>
@@ -24,8 +24,8 @@ struct TlsFiles {
 
 class TlsContext {
   public:
-    // Errors: kInvalidRequest naming the file and what is wrong with it (unreadable, not PEM, key of
-    // another certificate, expired).
+    // Errors: kInvalidRequest naming the file and what is wrong with it (unreadable, not PEM, key
+    // of another certificate, expired).
     static Result<std::shared_ptr<TlsContext>> load(const TlsFiles& files);
     ~TlsContext();
     TlsContext(const TlsContext&) = delete;

@@ -19,15 +19,19 @@ Transport::~Transport() {
 
 Io Transport::tls_result(int rv, bool reading) {
     switch (SSL_get_error(ssl_, rv)) {
-        case SSL_ERROR_WANT_READ: return Io::kWantRead;
-        case SSL_ERROR_WANT_WRITE: return Io::kWantWrite;
-        case SSL_ERROR_ZERO_RETURN: return reading ? Io::kEof : Io::kError;
+        case SSL_ERROR_WANT_READ:
+            return Io::kWantRead;
+        case SSL_ERROR_WANT_WRITE:
+            return Io::kWantWrite;
+        case SSL_ERROR_ZERO_RETURN:
+            return reading ? Io::kEof : Io::kError;
         case SSL_ERROR_SSL:
             // A FIN without close_notify: common, and a request's own framing shows truncation.
             if (reading && ERR_GET_REASON(ERR_peek_error()) == SSL_R_UNEXPECTED_EOF_WHILE_READING)
                 return Io::kEof;
             return Io::kError;
-        default: return Io::kError;
+        default:
+            return Io::kError;
     }
 }
 

@@ -1,10 +1,9 @@
 #include "net/worker.h"
 
+#include <fmt/format.h>
 #include <openssl/ssl.h>
 #include <pthread.h>
 #include <unistd.h>
-
-#include <fmt/format.h>
 
 #include <vector>
 
