@@ -70,7 +70,7 @@ def test_memory_for_bodies_is_bounded():
                 writer.write(swarm.head(b"", length=30 << 20) + part)
                 try:
                     await asyncio.wait_for(writer.drain(), 3)
-                except (ConnectionError, asyncio.TimeoutError):
+                except (OSError, asyncio.TimeoutError):
                     pass
                 return reader, writer
 
