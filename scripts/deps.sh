@@ -94,7 +94,7 @@ llama_build() { # NAME TARGETS SRC OPTIONS…
         mkdir -p "$out"
         if [[ -n $fix ]]; then # copied, so that the build does not depend on where this checkout lies
             cp "$fix" "$ZEROHOP_CACHE/gcc12_amx.h"
-            flags=("-DCMAKE_CXX_FLAGS=-include $ZEROHOP_CACHE/gcc12_amx.h")
+            flags=("-DCMAKE_CXX_FLAGS=-include $ZEROHOP_CACHE/gcc12_amx.h -w" -DCMAKE_C_FLAGS=-w)
         fi
         logged "$name: configure" "$ZEROHOP_CACHE/logs/$name-configure.log" \
             cmake -S "$src" -B "$out" -G Ninja "${launcher[@]}" "${options[@]}" "${flags[@]}" ||

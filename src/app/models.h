@@ -9,10 +9,17 @@
 #include "app/config.h"
 #include "request/engine_port.h"
 
+namespace zerohop::engine {
+struct LlamaOptions;
+}
+
 namespace zerohop::app {
 
 // what: "loading smollm2", "measuring" …; share in [0, 1]. Called on the calling thread.
 using Progress = std::function<void(std::string_view what, float share)>;
+
+// What the llama engine is told for this model; `zerohop tune` measures with the same.
+Result<engine::LlamaOptions> llama_options(const ModelConfig& model, const Config& config);
 
 Result<std::unique_ptr<EnginePort>> load_model(const ModelConfig& model, const Config& config,
                                                const Progress& progress);
