@@ -18,7 +18,7 @@ for name in "$@"; do
     [[ " ${ALL[*]} " == *" $name "* ]] || die "no step '$name'" "Steps: ${ALL[*]}"
 done
 wanted() { local list=${steps[*]}; [[ " $list " == *" $1 "* ]]; }
-steps=("${@:-${ALL[@]}}")
+steps=("$@")
 (($# == 0)) && steps=("${ALL[@]}")
 results=build/results
 mkdir -p "$results" build/logs

@@ -78,7 +78,8 @@ def toml(value) -> str:
 class Server:
     """models: list of dicts of [[model]] keys; settings: {"server.drain_s": 1, …}."""
 
-    def __init__(self, models, settings=None, keys=(KEY,), tls=True, start=True, env=None):
+    def __init__(self, models, settings=None, keys=(KEY,), tls=True, start=True, env=None,
+                 open_files=None):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="zerohop-test-"))
         self.port, self.tls_port = free_port(), free_port() if tls else 0
         self.base = f"http://127.0.0.1:{self.port}"
@@ -87,6 +88,7 @@ class Server:
         self.config_path = self.folder / "zerohop.toml"
         self.process = None
         self._env = {**os.environ, **(env or {})}
+        self._open_files = open_files  # RLIMIT_NOFILE of the process, soft and hard
         self._write_config(models, dict(settings or {}), keys)
         if start:
             self.start()
@@ -115,8 +117,10 @@ class Server:
 
     def start(self, ready_s: float = 90):
         self.log = open(self.log_path, "ab")
-        self.process = subprocess.Popen([binary(), "serve", "--config", str(self.config_path)],
-                                        stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log,
+        argv = [binary(), "serve", "--config", str(self.config_path)]
+        if self._open_files:
+            argv = ["prlimit", f"--nofile={self._open_files}:{self._open_files}", *argv]
+        self.process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log,
                                         env=self._env)
         deadline = time.monotonic() + ready_s
         while time.monotonic() < deadline:
@@ -149,6 +153,10 @@ class Server:
 
     def fds(self) -> int:
         return len(os.listdir(f"/proc/{self.process.pid}/fd"))
+
+    def cpu_s(self) -> float:
+        fields = pathlib.Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     # --- its end ---------------------------------------------------------------------------------
     def terminate(self, wait_s: float = 60) -> int:
