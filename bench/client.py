@@ -33,10 +33,10 @@ class Answer:
 
 
 async def messages(port, model, content, max_tokens, *, system=None, temperature=0.0, headers=(),
-                   host="127.0.0.1", cancel_after=None, timeout=600, on_delta=None):
+                   host="127.0.0.1", cancel_after=None, timeout=600, on_delta=None, history=()):
     answer = Answer()
     body = {"model": model, "max_tokens": max_tokens, "stream": True, "temperature": temperature,
-            "messages": [{"role": "user", "content": content}]}
+            "messages": [*history, {"role": "user", "content": content}]}
     if system:
         body["system"] = system
     raw = json.dumps(body).encode()

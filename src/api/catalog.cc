@@ -9,7 +9,7 @@ namespace zerohop::api {
 
 Catalog::Catalog(std::vector<ServedModel> models) : models_(std::move(models)) {
     for (const ServedModel& model : models_) ZH_CHECK(model.engine != nullptr);
-    std::ranges::stable_sort(models_, [](const ServedModel& a, const ServedModel& b) {
+    std::ranges::sort(models_, [](const ServedModel& a, const ServedModel& b) {
         const WallNs x = a.engine->info().created_ns;
         const WallNs y = b.engine->info().created_ns;
         return x != y ? x > y : a.id < b.id;

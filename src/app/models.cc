@@ -57,13 +57,15 @@ Result<std::unique_ptr<EnginePort>> load_model(const ModelConfig& model, const C
                                                const Progress& progress) {
     if (model.path.starts_with("null:")) {
         std::string script = model.path == "null:" ? "null" : model.path;
-        if (!model.id.empty()) script += fmt::format("{}id={}", script == "null" ? ":" : ",", model.id);
+        if (!model.id.empty())
+            script += fmt::format("{}id={}", script == "null" ? ":" : ",", model.id);
         return engine::make_null(script);
     }
     const Result<engine::LlamaOptions> options = llama_options(model, config);
     if (!options) return std::unexpected(options.error());
     return engine::load_llama(*options, [&](std::string_view stage, double share) {
-        if (progress) progress(fmt::format("{}: {}", options->id, stage), static_cast<float>(share));
+        if (progress)
+            progress(fmt::format("{}: {}", options->id, stage), static_cast<float>(share));
     });
 }
 
@@ -74,16 +76,22 @@ Result<std::string> cache_dir(const Config& config) {
         const char* own = std::getenv("ZEROHOP_CACHE");
         const char* xdg = std::getenv("XDG_CACHE_HOME");
         const char* home = std::getenv("HOME");
-        if (own != nullptr && *own != 0) dir = own;
-        else if (xdg != nullptr && *xdg != 0) dir = fs::path(xdg) / "zerohop";
-        else dir = fs::path(home != nullptr ? home : "/var/cache") / (home != nullptr ? ".cache/zerohop" : "zerohop");
+        if (own != nullptr && *own != 0)
+            dir = own;
+        else if (xdg != nullptr && *xdg != 0)
+            dir = fs::path(xdg) / "zerohop";
+        else
+            dir = fs::path(home != nullptr ? home : "/var/cache") /
+                  (home != nullptr ? ".cache/zerohop" : "zerohop");
     }
     std::error_code ec;
     fs::create_directories(dir, ec);
     if (ec)
-        return fail(Code::kInvalidRequest, "config",
-                    fmt::format("{}: cannot be made ({}); set engine.cache_dir to a folder that can be written",
-                                dir.string(), ec.message()));
+        return fail(
+            Code::kInvalidRequest, "config",
+            fmt::format(
+                "{}: cannot be made ({}); set engine.cache_dir to a folder that can be written",
+                dir.string(), ec.message()));
     return dir.string();
 }
 

@@ -1,5 +1,5 @@
-// Makes an engine from one model's configuration: the llama engine for a GGUF file, the scripted one
-// for "null:…". Main thread; blocks while loading and measuring. Errors: one line for a person.
+// Makes an engine from one model's configuration: the llama engine for a GGUF file, the scripted
+// one for "null:…". Main thread; blocks while loading and measuring. Errors: one line for a person.
 #pragma once
 
 #include <functional>

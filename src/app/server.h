@@ -1,8 +1,10 @@
 // Server: wires the modules together and owns start and stop order.
 //
 //     start:  engines (load, measure)  →  API service  →  listeners
-//     stop:   readiness off, GOAWAY / connection: close  →  running answers end or the deadline comes
-//             →  engines stop (the rest gets error events)  →  last bytes flushed  →  listeners, loops
+//     stop:   readiness off, GOAWAY / connection: close  →  running answers end or the deadline
+//     comes
+//             →  engines stop (the rest gets error events)  →  last bytes flushed  →  listeners,
+//             loops
 //
 // Owning thread: the main thread (control). Errors of start(): one line, for exit code 2.
 #pragma once
@@ -23,13 +25,13 @@ Result<std::string> default_model(const Config& config);
 
 class Server {
   public:
-    static Result<std::unique_ptr<Server>> start(const Config& config, const std::string& config_path,
-                                                 const Progress& progress);
+    static Result<std::unique_ptr<Server>> start(const Config& config, const Progress& progress);
     ~Server();
     Server(const Server&) = delete;
     Server& operator=(const Server&) = delete;
 
-    // Serves until SIGTERM or SIGINT, drains, returns the exit code. SIGHUP reloads the certificate.
+    // Serves until SIGTERM or SIGINT, drains, returns the exit code. SIGHUP reloads the
+    // certificate.
     int run_until_signal();
 
   private:

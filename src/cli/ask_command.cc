@@ -21,7 +21,7 @@ struct AskOptions {
     std::string prompt;
     std::string url = "http://127.0.0.1:8080";
     std::string key;
-    std::string model;   // public id at a server, or a GGUF file
+    std::string model;  // public id at a server, or a GGUF file
     std::string system;
     int max_tokens = 512;
     double temperature = -1;
@@ -52,7 +52,8 @@ class SsePrinter {
         const std::string type = json.is_object() ? json.value("type", "") : "";
         if (type == "content_block_delta") print_now(json["delta"].value("text", ""));
         if (type == "message_stop") stopped_ = true;
-        if (type == "error") error_ = json["error"].value("message", "the server reported an error");
+        if (type == "error")
+            error_ = json["error"].value("message", "the server reported an error");
     }
 
     std::string pending_;
@@ -99,7 +100,8 @@ Status ask_file(const AskOptions& options) {
     config.max_sequences = 1;
     ProgressBar progress("loading the model");
     Result<std::unique_ptr<EnginePort>> engine =
-        app::load_model(config, app::Config(), [&](std::string_view what, float share) { progress.update(what, share); });
+        app::load_model(config, app::Config(),
+                        [&](std::string_view what, float share) { progress.update(what, share); });
     progress.finish();
     if (!engine) return std::unexpected(engine.error());
     auto request = std::make_shared<Request>();
@@ -107,7 +109,8 @@ Status ask_file(const AskOptions& options) {
     if (!options.system.empty()) request->turns.push_back({Role::kSystem, {options.system}});
     request->turns.push_back({Role::kUser, {options.prompt}});
     request->max_tokens = options.max_tokens;
-    if (options.temperature >= 0) request->sampling.temperature = static_cast<float>(options.temperature);
+    if (options.temperature >= 0)
+        request->sampling.temperature = static_cast<float>(options.temperature);
     auto stream = std::make_shared<Stream>(nullptr, nullptr);
     (*engine)->submit(request, stream);
     Status status;
@@ -142,27 +145,35 @@ int run_ask(AskOptions options) {
     if (status) return 0;
     fmt::print(stderr, "{}\n", status.error().detail);
     if (status.error().code == Code::kUnavailable && !is_file)
-        fmt::print(stderr, "Start one with: zerohop serve --model FILE.gguf\n"
-                           "or ask a model file directly: zerohop ask --model FILE.gguf \"…\"\n");
+        fmt::print(stderr,
+                   "Start one with: zerohop serve --model FILE.gguf\n"
+                   "or ask a model file directly: zerohop ask --model FILE.gguf \"…\"\n");
     return 1;
 }
 
 }  // namespace
 
 void add_ask_command(CLI::App& app, int& exit_code) {
-    auto* ask = app.add_subcommand("ask", "Stream one answer, from a running server or a model file");
+    auto* ask =
+        app.add_subcommand("ask", "Stream one answer, from a running server or a model file");
     auto options = std::make_shared<AskOptions>();
-    ask->add_option("prompt", options->prompt, "The question; \"-\" reads standard input")->required();
-    ask->add_option("--model", options->model, "Model id at the server (default: its first), or a .gguf file to ask without a server");
-    ask->add_option("--url", options->url, "The server's clear-text address")->capture_default_str();
+    ask->add_option("prompt", options->prompt, "The question; \"-\" reads standard input")
+        ->required();
+    ask->add_option(
+        "--model", options->model,
+        "Model id at the server (default: its first), or a .gguf file to ask without a server");
+    ask->add_option("--url", options->url, "The server's clear-text address")
+        ->capture_default_str();
     ask->add_option("--key", options->key, "API key")->envname("ZEROHOP_API_KEY");
     ask->add_option("--system", options->system, "System prompt");
-    ask->add_option("--max-tokens", options->max_tokens, "Longest answer, in tokens")->capture_default_str();
+    ask->add_option("--max-tokens", options->max_tokens, "Longest answer, in tokens")
+        ->capture_default_str();
     ask->add_option("--temperature", options->temperature, "0 is greedy; default: the model's own");
-    ask->footer("Examples:\n"
-                "  zerohop ask \"Why is the sky blue?\"\n"
-                "  zerohop ask --model smollm2.gguf \"Name three rivers\"\n"
-                "  git diff | zerohop ask --system \"Summarize this change\" -");
+    ask->footer(
+        "Examples:\n"
+        "  zerohop ask \"Why is the sky blue?\"\n"
+        "  zerohop ask --model smollm2.gguf \"Name three rivers\"\n"
+        "  git diff | zerohop ask --system \"Summarize this change\" -");
     ask->callback([options, &exit_code] { exit_code = run_ask(*options); });
 }
 

@@ -22,7 +22,8 @@ std::string sha256_hex(const std::string& text) {
 }
 
 void add_check(CLI::App& config, int& exit_code) {
-    auto* check = config.add_subcommand("check", "Read a configuration file and say what is wrong with it");
+    auto* check =
+        config.add_subcommand("check", "Read a configuration file and say what is wrong with it");
     auto path = std::make_shared<std::string>("zerohop.toml");
     check->add_option("file", *path, "TOML file")->capture_default_str();
     check->footer("Example:\n  zerohop config check zerohop.toml\nExit code 0: fine, 1: not.");
@@ -34,12 +35,14 @@ void add_check(CLI::App& config, int& exit_code) {
             exit_code = 1;
             return;
         }
-        fmt::print("{}: fine, {} model{}\n", *path, read->models.size(), read->models.size() == 1 ? "" : "s");
+        fmt::print("{}: fine, {} model{}\n", *path, read->models.size(),
+                   read->models.size() == 1 ? "" : "s");
     });
 }
 
 void add_hash_key(CLI::App& config) {
-    auto* hash = config.add_subcommand("hash-key", "Read an API key from standard input, print its line for auth.keys");
+    auto* hash = config.add_subcommand(
+        "hash-key", "Read an API key from standard input, print its line for auth.keys");
     hash->footer("Example:\n  openssl rand -hex 24 | tee my.key | zerohop config hash-key");
     hash->callback([] {
         std::string key;
@@ -54,7 +57,8 @@ void add_config_command(CLI::App& app, int& exit_code) {
     auto* config = app.add_subcommand("config", "Check or explain the configuration");
     config->require_subcommand(1);
     add_check(*config, exit_code);
-    auto* defaults = config->add_subcommand("defaults", "Print every key with its default, unit and meaning");
+    auto* defaults =
+        config->add_subcommand("defaults", "Print every key with its default, unit and meaning");
     defaults->footer("Example:\n  zerohop config defaults > zerohop.toml");
     defaults->callback([] { fmt::print("{}", zerohop::app::documented_defaults()); });
     add_hash_key(*config);

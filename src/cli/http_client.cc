@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/connect.hpp>
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
 #include <boost/beast/core.hpp>
 #include <boost/beast/http.hpp>
 #include <nlohmann/json.hpp>
@@ -22,7 +22,9 @@ Result<HttpReply> read_reply(asio::ip::tcp::socket& socket,
     parser.body_limit(boost::none);
     boost::system::error_code ec;
     http::read_header(socket, buffer, parser, ec);
-    if (ec) return fail(Code::kInternal, "cli", fmt::format("the server's answer broke off: {}", ec.message()));
+    if (ec)
+        return fail(Code::kInternal, "cli",
+                    fmt::format("the server's answer broke off: {}", ec.message()));
     HttpReply reply{.status = static_cast<int>(parser.get().result_int()), .body = {}};
     char piece[8192];
     while (!parser.is_done()) {
@@ -30,7 +32,9 @@ Result<HttpReply> read_reply(asio::ip::tcp::socket& socket,
         parser.get().body().size = sizeof piece;
         http::read_some(socket, buffer, parser, ec);
         if (ec == http::error::need_buffer) ec = {};
-        if (ec) return fail(Code::kInternal, "cli", fmt::format("the server's answer broke off: {}", ec.message()));
+        if (ec)
+            return fail(Code::kInternal, "cli",
+                        fmt::format("the server's answer broke off: {}", ec.message()));
         const std::string_view got(piece, sizeof piece - parser.get().body().size);
         if (on_piece && reply.status / 100 == 2) {
             on_piece(got);
@@ -46,7 +50,9 @@ Result<HttpReply> read_reply(asio::ip::tcp::socket& socket,
 Result<Url> parse_url(std::string_view text) {
     Url url;
     if (text.starts_with("https://"))
-        return fail(Code::kInvalidRequest, "cli", "https is not spoken here: use the clear-text address, e.g. http://127.0.0.1:8080");
+        return fail(
+            Code::kInvalidRequest, "cli",
+            "https is not spoken here: use the clear-text address, e.g. http://127.0.0.1:8080");
     if (text.starts_with("http://")) text.remove_prefix(7);
     const std::size_t slash = text.find('/');
     if (slash != std::string_view::npos) {
@@ -76,8 +82,9 @@ Result<HttpReply> http_call(const Url& url, std::string_view method, std::string
         const auto endpoints = resolver.resolve(url.host, url.port, ec);
         if (!ec) asio::connect(socket, endpoints, ec);
         if (ec)
-            return fail(Code::kUnavailable, "cli",
-                        fmt::format("no server answers at {}:{} ({})", url.host, url.port, ec.message()));
+            return fail(
+                Code::kUnavailable, "cli",
+                fmt::format("no server answers at {}:{} ({})", url.host, url.port, ec.message()));
         http::request<http::string_body> request;
         request.method_string(method);
         request.target(url.prefix + std::string(path));
@@ -89,7 +96,9 @@ Result<HttpReply> http_call(const Url& url, std::string_view method, std::string
         request.body() = body;
         request.prepare_payload();
         http::write(socket, request, ec);
-        if (ec) return fail(Code::kInternal, "cli", fmt::format("the request could not be sent: {}", ec.message()));
+        if (ec)
+            return fail(Code::kInternal, "cli",
+                        fmt::format("the request could not be sent: {}", ec.message()));
         return read_reply(socket, on_piece);
     } catch (const std::exception& e) {
         return fail(Code::kInternal, "cli", e.what());
@@ -100,7 +109,8 @@ std::string error_message_of(const HttpReply& reply) {
     const auto json = nlohmann::json::parse(reply.body, nullptr, false);
     if (json.is_object() && json.contains("error") && json["error"].is_object() &&
         json["error"].contains("message") && json["error"]["message"].is_string())
-        return fmt::format("{} (HTTP {})", json["error"]["message"].get<std::string>(), reply.status);
+        return fmt::format("{} (HTTP {})", json["error"]["message"].get<std::string>(),
+                           reply.status);
     return fmt::format("HTTP {}: {}", reply.status, reply.body.substr(0, 300));
 }
 

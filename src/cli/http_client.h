@@ -1,7 +1,7 @@
 // A small blocking HTTP/1.1 client for the subcommands that talk to a running server on clear text.
 //
-// Main thread only. Errors: kUnavailable when nobody listens (callers fall back or say how to start a
-// server), kInternal for everything else, with words for a person.
+// Main thread only. Errors: kUnavailable when nobody listens (callers fall back or say how to start
+// a server), kInternal for everything else, with words for a person.
 #pragma once
 
 #include <functional>

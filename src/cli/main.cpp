@@ -10,8 +10,10 @@ int main(int argc, char** argv) {
     app.set_version_flag("--version", [] { return zerohop::app::version_text(); });
     app.footer(
         "Examples:\n"
-        "  zerohop serve --model smollm2.gguf            serve a model on 127.0.0.1:8080 and :8443 (TLS)\n"
-        "  zerohop ask \"Why is the sky blue?\"            ask the running server, or a model file\n"
+        "  zerohop serve --model smollm2.gguf            serve a model on 127.0.0.1:8080 and :8443 "
+        "(TLS)\n"
+        "  zerohop ask \"Why is the sky blue?\"            ask the running server, or a model "
+        "file\n"
         "  zerohop config defaults > zerohop.toml        every setting, explained\n"
         "`zerohop COMMAND --help` says more about each.");
     int exit_code = 0;

@@ -13,10 +13,11 @@ namespace {
 
 int list_models(const std::string& url_text, const std::string& key, bool as_json) {
     const Result<Url> url = parse_url(url_text);
-    const Result<HttpReply> reply =
-        url ? http_call(*url, "GET", "/v1/models?limit=1000", key, "") : std::unexpected(url.error());
+    const Result<HttpReply> reply = url ? http_call(*url, "GET", "/v1/models?limit=1000", key, "")
+                                        : std::unexpected(url.error());
     if (!reply) {
-        fmt::print(stderr, "{}\nStart one with: zerohop serve --model FILE.gguf\n", reply.error().detail);
+        fmt::print(stderr, "{}\nStart one with: zerohop serve --model FILE.gguf\n",
+                   reply.error().detail);
         return 1;
     }
     if (reply->status != 200) {
@@ -34,8 +35,8 @@ int list_models(const std::string& url_text, const std::string& key, bool as_jso
     }
     fmt::print("{:<40} {:>10}  {}\n", "MODEL", "CONTEXT", "NAME");
     for (const auto& model : json["data"])
-        fmt::print("{:<40} {:>10}  {}\n", model.value("id", "?"), model.value("max_input_tokens", 0),
-                   model.value("display_name", ""));
+        fmt::print("{:<40} {:>10}  {}\n", model.value("id", "?"),
+                   model.value("max_input_tokens", 0), model.value("display_name", ""));
     return 0;
 }
 

@@ -7,7 +7,8 @@
 
 namespace zerohop::cli {
 
-ProgressBar::ProgressBar(std::string title) : title_(std::move(title)), tty_(isatty(STDERR_FILENO) != 0) {}
+ProgressBar::ProgressBar(std::string title)
+    : title_(std::move(title)), tty_(isatty(STDERR_FILENO) != 0) {}
 
 void ProgressBar::update(std::string_view what, float share) {
     if (!what.empty() && what != title_) {
@@ -19,7 +20,8 @@ void ProgressBar::update(std::string_view what, float share) {
     const int tenth = static_cast<int>(share * 10);
     if (tty_) {
         const int filled = static_cast<int>(share * 30);
-        fmt::print(stderr, "\r\033[K[{}{}] {:3.0f} %  {}", std::string(static_cast<std::size_t>(filled), '#'),
+        fmt::print(stderr, "\r\033[K[{}{}] {:3.0f} %  {}",
+                   std::string(static_cast<std::size_t>(filled), '#'),
                    std::string(static_cast<std::size_t>(30 - filled), '.'), share * 100, title_);
         drawn_ = true;
     } else if (tenth != last_tenth_) {

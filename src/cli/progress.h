@@ -1,5 +1,5 @@
-// A one-line progress bar on standard error: drawn on a terminal, a line every 10 % otherwise, and not
-// at all for what ends within 300 ms. Main thread only.
+// A one-line progress bar on standard error: drawn on a terminal, a line every 10 % otherwise, and
+// not at all for what ends within 300 ms. Main thread only.
 #pragma once
 
 #include <string>

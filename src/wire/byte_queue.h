@@ -1,7 +1,7 @@
 // ByteQueue: bytes on their way out, as a chain of chunks. An empty queue holds no memory.
 //
-// Owning thread: whoever owns the queue; not shared. Appends copy; front() stays valid until the next
-// append, consume or clear. Unbounded by itself: its users watch size().
+// Owning thread: whoever owns the queue; not shared. Appends copy; front() stays valid until the
+// next append, consume or clear. Unbounded by itself: its users watch size().
 #pragma once
 
 #include <cstddef>
@@ -24,8 +24,8 @@ class ByteQueue {
     void append(std::string_view bytes);
     // Takes over everything in `other`, in order, without copying.
     void splice(ByteQueue&& other);
-    std::string_view front() const;          // first contiguous bytes, "" when empty
-    void consume(std::size_t n);             // n <= size()
+    std::string_view front() const;                // first contiguous bytes, "" when empty
+    void consume(std::size_t n);                   // n <= size()
     std::size_t read(char* to, std::size_t most);  // copies and consumes; returns how many
     void clear();
 

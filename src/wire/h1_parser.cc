@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <boost/beast/http/basic_parser.hpp>
 
 #include "wire/head.h"
@@ -20,8 +21,8 @@ std::optional<WireError> check_size(std::string_view bytes, const Limits& limits
     // The request line's end bounds the target (which also has a method and a version around it).
     if (bytes.size() > limits.target_bytes + 64 &&
         bytes.substr(0, limits.target_bytes + 64).find('\n') == std::string_view::npos)
-        return WireError{414, fmt::format("The request target exceeds {} bytes.",
-                                          limits.target_bytes)};
+        return WireError{414,
+                         fmt::format("The request target exceeds {} bytes.", limits.target_bytes)};
     if (bytes.size() > limits.head_bytes)
         return WireError{431, fmt::format("The request head exceeds {} bytes.", limits.head_bytes)};
     return std::nullopt;
@@ -56,7 +57,8 @@ std::size_t find_head_end(std::string_view bytes, HeadScan& scan, const Limits& 
         }
         const LineEnd end = check_line_end(bytes, at);
         if (end == LineEnd::kBad) {
-            scan.error = WireError{400, "The request head holds a bare CR or LF, a NUL or a folded line."};
+            scan.error =
+                WireError{400, "The request head holds a bare CR or LF, a NUL or a folded line."};
             return 0;
         }
         scan.scanned = at;
@@ -88,7 +90,8 @@ class H1Parser::Impl final : public http::basic_parser<true> {
             ++trailers;
             return;
         }
-        Header& header = head->headers.emplace_back(Header{std::string(view(name)), std::string(view(value))});
+        Header& header =
+            head->headers.emplace_back(Header{std::string(view(name)), std::string(view(value))});
         for (char& c : header.name)
             if (c >= 'A' && c <= 'Z') c = static_cast<char>(c + 32);
     }
@@ -120,15 +123,25 @@ std::optional<std::uint64_t> H1Parser::length_left() const {
 
 namespace {
 
-std::optional<WireError> head_error(const error_code& ec) {
-    if (ec == http::error::bad_version)
-        return WireError{505, "Only HTTP/1.0, HTTP/1.1 and HTTP/2 are served."};
+// A request line of three words whose last one is a version we do not speak.
+bool other_version(std::string_view bytes) {
+    const std::string_view line = bytes.substr(0, bytes.find('\r'));
+    const std::string_view last = line.substr(line.rfind(' ') + 1);
+    const auto digit = [](char c) { return c >= '0' && c <= '9'; };
+    return std::ranges::count(line, ' ') == 2 && last.size() == 8 && last.starts_with("HTTP/") &&
+           digit(last[5]) && last[6] == '.' && digit(last[7]);
+}
+
+std::optional<WireError> head_error(const error_code& ec, std::string_view bytes) {
+    if (ec == http::error::bad_version && other_version(bytes))
+        return WireError{505, "Only HTTP/1.0, 1.1 and 2 are served."};
     if (ec == http::error::header_limit) return WireError{431, "The request head is too large."};
     return WireError{400, fmt::format("The request head is malformed: {}.", ec.message())};
 }
 
 // Beast takes any list that ends in "chunked" and ignores codings it does not know.
-std::optional<WireError> check_transfer_encoding(const RequestHead& head, bool http10, bool& found) {
+std::optional<WireError> check_transfer_encoding(const RequestHead& head, bool http10,
+                                                 bool& found) {
     for (const Header& h : head.headers) {
         if (h.name != "transfer-encoding") continue;
         if (http10 || found) return WireError{400, "transfer-encoding is not allowed here."};
@@ -153,7 +166,7 @@ std::optional<WireError> H1Parser::parse_head(std::string_view bytes, const Limi
     const std::size_t used = impl_->put(boost::asio::buffer(bytes.data(), bytes.size()), ec);
     impl_->head = nullptr;
     impl_->eager(true);
-    if (ec) return head_error(ec);
+    if (ec) return head_error(ec, bytes);
     if (!impl_->is_header_done() || used != bytes.size())
         return WireError{400, "The request head is malformed."};
     bool chunked = false;

@@ -1,9 +1,9 @@
 // H1Parser: one HTTP/1.x request, on Boost.Beast's parser, with what Beast forgives taken back.
 //
 // Strict where two parsers could disagree (request smuggling, RFC 9112 §11.2): bare CR or LF, NUL,
-// obs-fold, white space before a field's colon, any transfer-encoding but "chunked", transfer-encoding
-// in HTTP/1.0 or beside content-length, more than one content-length.
-// Owning thread: the session's. Nothing throws; errors are WireErrors.
+// obs-fold, white space before a field's colon, any transfer-encoding but "chunked",
+// transfer-encoding in HTTP/1.0 or beside content-length, more than one content-length. Owning
+// thread: the session's. Nothing throws; errors are WireErrors.
 #pragma once
 
 #include <cstdint>

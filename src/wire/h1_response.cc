@@ -80,8 +80,8 @@ void H1Session::write_head() {
     std::string text;
     text.reserve(512);
     const auto to = std::back_inserter(text);
-    fmt::format_to(to, "HTTP/1.1 {} {}\r\ndate: {}\r\n", r.head.status, reason_phrase(r.head.status),
-                   http_date());
+    fmt::format_to(to, "HTTP/1.1 {} {}\r\ndate: {}\r\n", r.head.status,
+                   reason_phrase(r.head.status), http_date());
     for (const Header& h : r.head.headers)
         if (!skip_response_header(h)) fmt::format_to(to, "{}: {}\r\n", h.name, h.value);
     if (r.head.content_length >= 0) {
@@ -125,8 +125,8 @@ void H1Session::consumed(std::size_t n) {
     out_.consume(n);
     if (!out_.empty()) return;
     idle_since_ = host_.now();
-    if (exchange_ != nullptr && std::exchange(response_.writable_due, false) && !response_.finished &&
-        !response_.aborted)
+    if (exchange_ != nullptr && std::exchange(response_.writable_due, false) &&
+        !response_.finished && !response_.aborted)
         exchange_->on_writable();
 }
 

@@ -163,6 +163,7 @@ void H1Session::on_eof() {
         on_disconnect();  // a cut answer must not look complete: reset
     }
     in_state_ = In::kClosed;
+    std::string().swap(in_);
     if (closing_ == Closing::kOpen) closing_ = Closing::kFlush;
     host_.wake();
 }
@@ -180,9 +181,7 @@ bool H1Session::wants_read() const {
     return in_.size() < limits_.pipeline_bytes;
 }
 
-std::size_t H1Session::buffered() const {
-    return out_.size() + response_.held.size() + in_.size();
-}
+std::size_t H1Session::buffered() const { return out_.size() + response_.held.size() + in_.size(); }
 
 void H1Session::pause_body(bool paused) {
     if (paused_ == paused) return;
@@ -213,7 +212,8 @@ void H1Session::tick() {
         if (now - head_since_ > limits_.head_ms * kNsPerMs)
             refuse({408, "The request head took too long."});
     } else if ((in_state_ == In::kBody && !paused_) || in_state_ == In::kDiscard) {
-        if (body_clock_.too_slow(now, limits_)) refuse({408, "The request body arrived too slowly."});
+        if (body_clock_.too_slow(now, limits_))
+            refuse({408, "The request body arrived too slowly."});
     }
 }
 

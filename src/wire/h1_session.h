@@ -6,8 +6,8 @@
 //                       \--response over, connection kept--> kDiscard --last byte--> kHead
 //     any --response over with `connection: close`, or an error--> kClosed (input is dropped)
 //
-// A response's head is held back while input is being parsed: if the request turns out to be complete
-// in the same read, the connection can be kept; else the answer says `connection: close`.
+// A response's head is held back while input is being parsed: if the request turns out to be
+// complete in the same read, the connection can be kept; else the answer says `connection: close`.
 // Owning thread: the connection's I/O thread. Nothing fails outward.
 #pragma once
 
@@ -50,10 +50,10 @@ class H1Session final : public Session, private Responder {
         bool chunked = false;
         bool has_body = true;
         bool close = false;
-        bool writable_due = false;     // on_writable() once the output is empty
-        std::int64_t remaining = -1;   // of a declared length
+        bool writable_due = false;    // on_writable() once the output is empty
+        std::int64_t remaining = -1;  // of a declared length
         ResponseHead head;
-        ByteQueue held;                // body given before the head could be written
+        ByteQueue held;  // body given before the head could be written
     };
 
     // Responder
@@ -72,12 +72,12 @@ class H1Session final : public Session, private Responder {
     void begin_request(RequestHead head);
     std::size_t parse_body(std::string_view in);
     void request_complete();
-    void refuse(const WireError& error);    // answers by itself if nothing was answered yet; closes
+    void refuse(const WireError& error);  // answers by itself if nothing was answered yet; closes
     void drop_exchange(bool disconnected);
 
     // Output (h1_response.cc)
     void settle();
-    bool end_response();                    // true when a next request may begin
+    bool end_response();  // true when a next request may begin
     void write_head();
     void write_body(std::string_view bytes);
     bool must_close() const;
@@ -92,18 +92,18 @@ class H1Session final : public Session, private Responder {
     bool parsing_ = false;
     bool paused_ = false;
     bool draining_ = false;
-    std::string in_;                        // not yet parsed
+    std::string in_;  // not yet parsed
     HeadScan scan_;
-    std::unique_ptr<H1Parser> parser_;      // of the request in progress
+    std::unique_ptr<H1Parser> parser_;  // of the request in progress
     BodyClock body_clock_;
-    MonoNs input_ns_ = 0;                   // last bytes came
+    MonoNs input_ns_ = 0;  // last bytes came
     MonoNs idle_since_ = 0;
-    MonoNs head_since_ = 0;                 // first byte of a partial head, 0: none
+    MonoNs head_since_ = 0;  // first byte of a partial head, 0: none
 
     std::string method_;
     bool http10_ = false;
-    bool close_asked_ = false;              // by the client
-    bool continue_due_ = false;             // 100 expected and not sent
+    bool close_asked_ = false;   // by the client
+    bool continue_due_ = false;  // 100 expected and not sent
     std::unique_ptr<Exchange> exchange_;
     Response response_;
     ByteQueue out_;

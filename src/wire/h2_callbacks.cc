@@ -62,15 +62,19 @@ int H2Callbacks::on_begin_frame(nghttp2_session*, const nghttp2_frame_hd* hd, vo
             fine = self.charge(4);  // paid back when its answer ends well
             break;
         case NGHTTP2_DATA:
-            if (hd->length == 0 && (hd->flags & NGHTTP2_FLAG_END_STREAM) == 0) fine = self.charge(4);
+            if (hd->length == 0 && (hd->flags & NGHTTP2_FLAG_END_STREAM) == 0)
+                fine = self.charge(4);
             if (hd->length >= 1024) self.credit(1);
             break;
-        default: fine = self.charge(1); break;
+        default:
+            fine = self.charge(1);
+            break;
     }
     return fine ? 0 : NGHTTP2_ERR_CALLBACK_FAILURE;
 }
 
-int H2Callbacks::on_begin_headers(nghttp2_session* session, const nghttp2_frame* frame, void* user) {
+int H2Callbacks::on_begin_headers(nghttp2_session* session, const nghttp2_frame* frame,
+                                  void* user) {
     if (frame->headers.cat != NGHTTP2_HCAT_REQUEST) return 0;
     H2Session& self = session_of(user);
     const std::int32_t id = frame->hd.stream_id;
@@ -89,8 +93,8 @@ int H2Callbacks::on_header(nghttp2_session* session, const nghttp2_frame* frame,
                            const std::uint8_t* value_data, std::size_t value_size, std::uint8_t,
                            void* user) {
     H2Session& self = session_of(user);
-    auto* stream = static_cast<H2Stream*>(
-        nghttp2_session_get_stream_user_data(session, frame->hd.stream_id));
+    auto* stream =
+        static_cast<H2Stream*>(nghttp2_session_get_stream_user_data(session, frame->hd.stream_id));
     if (stream == nullptr) return 0;
     const std::string_view name = view(name_data, name_size);
     const std::string_view value = view(value_data, value_size);
@@ -124,8 +128,8 @@ int H2Callbacks::on_frame_recv(nghttp2_session* session, const nghttp2_frame* fr
     if (frame->hd.type == NGHTTP2_SETTINGS) self.settings_seen_ = true;
     if (frame->hd.type == NGHTTP2_HEADERS) self.header_block_ns_ = 0;
     if (frame->hd.type != NGHTTP2_HEADERS && frame->hd.type != NGHTTP2_DATA) return 0;
-    auto* stream = static_cast<H2Stream*>(
-        nghttp2_session_get_stream_user_data(session, frame->hd.stream_id));
+    auto* stream =
+        static_cast<H2Stream*>(nghttp2_session_get_stream_user_data(session, frame->hd.stream_id));
     if (stream == nullptr) return 0;
     const bool end = (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0;
     if (frame->hd.type == NGHTTP2_HEADERS && frame->headers.cat == NGHTTP2_HCAT_REQUEST) {

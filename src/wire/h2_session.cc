@@ -31,7 +31,8 @@ H2Session::H2Session(SessionHost& host, Dispatcher& dispatcher, const Limits& li
     if (session_ == nullptr) throw std::bad_alloc();
     const std::array<nghttp2_settings_entry, 4> settings = {{
         {NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, limits_.h2_streams},
-        {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, static_cast<std::uint32_t>(limits_.h2_stream_window)},
+        {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE,
+         static_cast<std::uint32_t>(limits_.h2_stream_window)},
         {NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, static_cast<std::uint32_t>(limits_.head_bytes)},
         {NGHTTP2_SETTINGS_NO_RFC7540_PRIORITIES, 1},
     }};

@@ -1,12 +1,12 @@
 // H2Session: HTTP/2 on one connection, on nghttp2 (session.h says who calls what).
 //
 // Flow control is ours (no_auto_window_update): what arrives opens the connection's window again at
-// once, the stream's unless its exchange paused it. Frames are rendered only when the output is empty,
-// so what waits stays in its own stream's queue and is counted there.
-// An answer that ends before its request: END_STREAM, then the rest of the request is dropped with
-// both windows open, and after Limits::linger_… RST_STREAM(NO_ERROR).
-// Abuse (floods of any frame that moves nothing) costs the connection: GOAWAY ENHANCE_YOUR_CALM.
-// Owning thread: the connection's I/O thread. nghttp2's callbacks are in h2_callbacks.cc.
+// once, the stream's unless its exchange paused it. Frames are rendered only when the output is
+// empty, so what waits stays in its own stream's queue and is counted there. An answer that ends
+// before its request: END_STREAM, then the rest of the request is dropped with both windows open,
+// and after Limits::linger_… RST_STREAM(NO_ERROR). Abuse (floods of any frame that moves nothing)
+// costs the connection: GOAWAY ENHANCE_YOUR_CALM. Owning thread: the connection's I/O thread.
+// nghttp2's callbacks are in h2_callbacks.cc.
 #pragma once
 
 #include <deque>
@@ -66,10 +66,10 @@ class H2Session final : public Session {
     bool terminated_ = false;
 
     std::unordered_map<std::int32_t, std::unique_ptr<H2Stream>> streams_;
-    std::vector<std::unique_ptr<H2Stream>> closed_;   // destroyed in settle()
-    std::vector<std::int32_t> over_;                  // finished or aborted: exchange goes in settle()
-    std::size_t live_ = 0;                            // exchanges
-    std::size_t stream_bytes_ = 0;                    // in all streams' queues
+    std::vector<std::unique_ptr<H2Stream>> closed_;  // destroyed in settle()
+    std::vector<std::int32_t> over_;  // finished or aborted: exchange goes in settle()
+    std::size_t live_ = 0;            // exchanges
+    std::size_t stream_bytes_ = 0;    // in all streams' queues
 
     // Rendered frames, and which of their bytes are whose DATA.
     struct Segment {
@@ -83,13 +83,13 @@ class H2Session final : public Session {
     std::uint64_t sent_ = 0;
 
     MonoNs input_ns_ = 0;
-    MonoNs active_ns_ = 0;              // last time a stream existed
+    MonoNs active_ns_ = 0;  // last time a stream existed
     MonoNs opened_ns_ = 0;
-    MonoNs header_block_ns_ = 0;        // a header block is open since, 0: none
+    MonoNs header_block_ns_ = 0;  // a header block is open since, 0: none
     bool settings_seen_ = false;
-    MonoNs drain_ns_ = 0;               // the final GOAWAY is due, 0: not draining
+    MonoNs drain_ns_ = 0;  // the final GOAWAY is due, 0: not draining
     bool drained_ = false;
-    std::int64_t allowance_;            // h2_control_burst
+    std::int64_t allowance_;  // h2_control_burst
     MonoNs allowance_ns_ = 0;
 };
 

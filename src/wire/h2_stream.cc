@@ -1,5 +1,5 @@
-// The Responder of one HTTP/2 stream. Nothing here renders frames: nghttp2 is told, H2Session::output
-// renders.
+// The Responder of one HTTP/2 stream. Nothing here renders frames: nghttp2 is told,
+// H2Session::output renders.
 #include "wire/h2_stream.h"
 
 #include <nghttp2/nghttp2.h>

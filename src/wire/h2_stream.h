@@ -33,30 +33,30 @@ class H2Stream final : public Responder {
 
     H2Session& session_;
     std::int32_t id_;
-    RequestHead head_;                // until it is handed on
+    RequestHead head_;  // until it is handed on
     std::size_t head_cost_ = 0;
     std::size_t target_size_ = 0;
-    int refused_ = 0;                 // status for a head beyond the limits
+    int refused_ = 0;  // status for a head beyond the limits
     bool is_head_method_ = false;
     std::unique_ptr<Exchange> exchange_;
 
-    ByteQueue body_;                  // of the response, not yet in a frame
-    std::size_t in_flight_ = 0;       // in frames, not yet with the kernel
-    std::int64_t remaining_ = -1;     // of a declared content-length
+    ByteQueue body_;               // of the response, not yet in a frame
+    std::size_t in_flight_ = 0;    // in frames, not yet with the kernel
+    std::int64_t remaining_ = -1;  // of a declared content-length
     bool dispatched_ = false;
     bool continue_due_ = false;
     bool head_sent_ = false;
     bool has_body_ = true;
-    bool deferred_ = false;           // nghttp2 waits for nghttp2_session_resume_data
+    bool deferred_ = false;  // nghttp2 waits for nghttp2_session_resume_data
     bool finished_ = false;
     bool aborted_ = false;
-    bool closed_ = false;             // nghttp2 has forgotten the stream
+    bool closed_ = false;  // nghttp2 has forgotten the stream
     bool writable_due_ = false;
-    MonoNs progress_ns_ = 0;          // the response moved, or had nothing to move
+    MonoNs progress_ns_ = 0;  // the response moved, or had nothing to move
 
     bool request_done_ = false;
     bool paused_ = false;
-    std::size_t unconsumed_ = 0;      // received while paused: the window stays shut by this much
+    std::size_t unconsumed_ = 0;  // received while paused: the window stays shut by this much
     BodyClock body_clock_;
     std::size_t discarded_ = 0;
     MonoNs finished_ns_ = 0;

@@ -33,7 +33,9 @@ bool is_value_char(char c) {
 
 bool iequals(std::string_view a, std::string_view b) {
     return std::ranges::equal(a, b, [](char x, char y) {
-        const auto low = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; };
+        const auto low = [](char c) {
+            return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
+        };
         return low(x) == low(y);
     });
 }
@@ -42,8 +44,8 @@ std::optional<WireError> check_target(const RequestHead& head, const Limits& lim
     if (head.method.size() > kMethodBytes || !is_token(head.method))
         return WireError{400, "The request method is not valid."};
     if (head.target.size() > limits.target_bytes)
-        return WireError{414, fmt::format("The request target exceeds {} bytes.",
-                                          limits.target_bytes)};
+        return WireError{414,
+                         fmt::format("The request target exceeds {} bytes.", limits.target_bytes)};
     if (head.target.empty() || head.target.front() != '/')
         return WireError{400, "The request target must be a path that begins with '/'."};
     const auto good = [](char c) { return c > 0x20 && c < 0x7f && c != '#'; };
@@ -75,8 +77,10 @@ std::optional<WireError> take_length(RequestHead& head, bool chunked) {
         if (h.value.empty() || h.value.size() > kLengthDigits ||
             !std::ranges::all_of(h.value, digit))
             return WireError{400, "content-length is not a number."};
-        if (head.content_length >= 0) return WireError{400, "There are two content-length headers."};
-        if (chunked) return WireError{400, "content-length and transfer-encoding exclude each other."};
+        if (head.content_length >= 0)
+            return WireError{400, "There are two content-length headers."};
+        if (chunked)
+            return WireError{400, "content-length and transfer-encoding exclude each other."};
         head.content_length = 0;
         for (const char c : h.value) head.content_length = head.content_length * 10 + (c - '0');
     }
@@ -85,7 +89,8 @@ std::optional<WireError> take_length(RequestHead& head, bool chunked) {
 
 void drop_connection_fields(RequestHead& head) {
     static constexpr std::array<std::string_view, 7> kDropped = {
-        "host", "connection", "keep-alive", "proxy-connection", "te", "transfer-encoding", "upgrade"};
+        "host", "connection",        "keep-alive", "proxy-connection",
+        "te",   "transfer-encoding", "upgrade"};
     Header* cookie = nullptr;
     for (Header& h : head.headers) {
         if (h.name != "cookie") continue;
@@ -122,8 +127,8 @@ std::optional<WireError> finish_head(RequestHead& head, const Limits& limits, bo
 
 bool skip_response_header(const Header& header) {
     static constexpr std::array<std::string_view, 7> kOwned = {
-        "content-length", "transfer-encoding", "connection", "keep-alive", "date", "upgrade",
-        "proxy-connection"};
+        "content-length", "transfer-encoding", "connection",      "keep-alive",
+        "date",           "upgrade",           "proxy-connection"};
     return std::ranges::find(kOwned, header.name) != kOwned.end() || !is_token(header.name) ||
            !std::ranges::all_of(header.value, is_value_char);
 }

@@ -2,8 +2,8 @@
 // RequestHead for the same request (tested by the differential fuzzer).
 //
 // After finish_head() `headers` holds no `host`, `connection`, `keep-alive`, `proxy-connection`,
-// `te`, `transfer-encoding` or `upgrade`: the host is `authority`, the rest concerned the connection.
-// Several `cookie` fields are joined. Threads: any; no state.
+// `te`, `transfer-encoding` or `upgrade`: the host is `authority`, the rest concerned the
+// connection. Several `cookie` fields are joined. Threads: any; no state.
 #pragma once
 
 #include <optional>

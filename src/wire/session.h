@@ -56,8 +56,8 @@ class Session {
     // The connection is lost, or given up. Nothing is sent any more.
     virtual void on_disconnect() = 0;
 
-    // The next bytes to send, contiguous; "" when there are none now. The same bytes are given again
-    // (perhaps with more behind them) until consumed() took them.
+    // The next bytes to send, contiguous; "" when there are none now. The same bytes are given
+    // again (perhaps with more behind them) until consumed() took them.
     virtual std::string_view output() = 0;
     virtual void consumed(std::size_t n) = 0;
 

@@ -1,7 +1,8 @@
-// Server-sent events, the writing side (WHATWG HTML §9.2): event name and one line of JSON to bytes.
+// Server-sent events, the writing side (WHATWG HTML §9.2): event name and one line of JSON to
+// bytes.
 //
-// Threads: any; no state. `data` must be a single line: JSON writers escape line ends, and a CR or LF
-// that is there nevertheless starts a new `data:` line, so that no text can forge an event.
+// Threads: any; no state. `data` must be a single line: JSON writers escape line ends, and a CR or
+// LF that is there nevertheless starts a new `data:` line, so that no text can forge an event.
 #pragma once
 
 #include <string>

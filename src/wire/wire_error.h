@@ -1,4 +1,5 @@
-// Answers the wire gives by itself, before or instead of the API: malformed heads, sizes, time-outs.
+// Answers the wire gives by itself, before or instead of the API: malformed heads, sizes,
+// time-outs.
 //
 // The body is the Anthropic error shape (wire-contract §6.1); request-id header and body agree.
 // Threads: any.

@@ -1,0 +1,508 @@
+// Part of class Scanner (scanner.h): functions, classes and imports of one language.
+// docs/formats/skeleton.md §6. The scanner stops at events only: the language's punctuation and the
+// words that begin like one of its keywords; what lies between two events is looked at when asked
+// for.
+#ifndef ZH_SKELETON_SCANNER_BODY
+#pragma once
+#else
+
+static constexpr std::size_t kGroups = 64;  // open brackets that are tracked
+
+struct Group {
+    char type = '(';
+    bool callable = false;  // a name stands before it
+    bool params = false;    // a function keyword claimed it
+    bool receiver = false;  // Go: right after func
+    bool replace = false;   // Go: the real parameters after a receiver
+    bool content = false;   // something since the last comma
+    std::uint16_t angle = 0;
+    std::uint32_t commas = 0;
+    std::size_t open = 0;
+};
+
+struct Code {
+    std::size_t begin = 0;
+    std::size_t end = 0;
+    Lang lang = Lang::kPlain;
+    const LangSpec* spec = nullptr;
+    bool c_like = false;   // C, C++, Java, JavaScript, TypeScript: a name, a group and a body
+    bool preproc = false;  // C, C++
+    bool script = false;   // JavaScript, TypeScript
+    std::size_t base = 0xFFFFFFFF;
+    std::uint64_t mask = 0;
+
+    std::array<Group, kGroups> groups;
+    std::size_t depth = 0;
+    std::uint32_t over = 0;    // brackets opened beyond kGroups
+    std::uint32_t braces = 0;  // open { among the groups
+    bool candidate = false;    // a group was closed and a body may follow
+    bool callable = false;
+    bool locked = false;
+    std::uint32_t params = 0;
+    bool function = false;   // a function keyword waits for its (
+    std::int32_t angle = 0;  // < > open since that keyword
+    std::size_t function_end = 0;
+    std::int32_t class_depth = -1;  // ≥ 0: a class keyword waits for its {
+    bool go_type = false;
+    bool go_after = false;  // a receiver (or parameters) was just closed
+    std::size_t go_node = 0;
+    bool sql_create = false;
+    std::size_t last = 0;  // end of the last event that is no word
+
+    Group* top() { return depth > 0 && over == 0 ? &groups[depth - 1] : nullptr; }
+    void touch() {
+        if (Group* g = top()) g->content = true;
+    }
+    void drop_candidate() { candidate = locked = false; }
+};
+
+void code(std::size_t begin, std::size_t end, Lang lang) {
+    Code s;
+    s.begin = s.last = begin;
+    s.end = end;
+    s.lang = lang;
+    s.spec = &spec_of(lang);
+    s.script = lang == Lang::kJavaScript || lang == Lang::kTypeScript;
+    s.preproc = lang == Lang::kC || lang == Lang::kCpp;
+    s.c_like = s.script || s.preproc || lang == Lang::kJava;
+    for (std::size_t at = code_event(s, begin); at < end;) {
+        const char c = t_[at];
+        at = code_event(s, is_ident(c) ? word(s, at) : punctuation(s, at, c));
+    }
+}
+
+std::size_t code_event(Code& s, std::size_t at) const {
+    if (at >= s.end) return s.end;
+    std::size_t base = s.begin + ((at - s.begin) & ~std::size_t{63});
+    if (base != s.base) code_mask(s, base);
+    std::uint64_t m = s.mask & (~std::uint64_t{0} << (at - base));
+    while (m == 0) {
+        base += 64;
+        if (base >= s.end) return s.end;
+        code_mask(s, base);
+        m = s.mask;
+    }
+    return base + static_cast<std::size_t>(std::countr_zero(m));
+}
+void code_mask(Code& s, std::size_t base) const {
+    const typename V::Bytes v = load(base, s.end);
+    const std::uint64_t ident = V::in(v, kIdentSet) | V::high(v);
+    const std::uint64_t carry = base > s.begin && is_ident(t_[base - 1]) ? 1 : 0;
+    const std::uint64_t starts = ident & ~((ident << 1) | carry);
+    const std::uint64_t second = (V::in(v, s.spec->second) >> 1) | (std::uint64_t{1} << 63);
+    s.mask = V::in(v, s.spec->events) | (starts & V::in(v, s.spec->first) & second);
+    s.base = base;
+}
+
+bool blank(std::size_t at, std::size_t end) const { return skip_space(at, end) == end; }
+char next_char(const Code& s, std::size_t at) const {
+    at = skip_space(at, s.end);
+    return at < s.end ? t_[at] : '\0';
+}
+void function_def(Code& s, std::size_t at, std::uint32_t params) {
+    leaf(Kind::kFunctionDef, at, at + 1).count = params;
+    s.drop_candidate();
+}
+
+// --- words --------------------------------------------------------------------------------------
+std::size_t word(Code& s, std::size_t at) {
+    s.touch();
+    std::size_t e = at + 1;
+    const std::size_t stop = std::min(s.end, at + 15);
+    while (e < stop && is_ident(t_[e])) ++e;
+    const Keyword* k = keyword(s, at, e - at);
+    if (k == nullptr || (at > s.begin && t_[at - 1] == '.')) return e;
+    const char next = next_char(s, e);
+    const bool word_follows = is_ident(next);
+    switch (k->act) {
+        case Act::kFunctionName:
+            if (!word_follows) break;
+            [[fallthrough]];
+        case Act::kFunction:
+            s.function = true;
+            s.angle = 0;
+            s.function_end = e;
+            s.go_after = false;
+            break;
+        case Act::kClassNow:
+            if (word_follows) leaf(Kind::kClassDef, at, e);
+            break;
+        case Act::kClassBody:
+            if (word_follows || next == '{') s.class_depth = static_cast<std::int32_t>(s.depth);
+            break;
+        case Act::kImport:
+            leaf(Kind::kImport, at, e);
+            break;
+        case Act::kImportFirst:
+            if (first_in_line(s, at)) leaf(Kind::kImport, at, e);
+            break;
+        case Act::kImportJs:
+            if (next != '(' && next != '.') leaf(Kind::kImport, at, e);
+            break;
+        case Act::kRequire:
+            if (e < s.end && t_[e] == '(') leaf(Kind::kImport, at, e);
+            break;
+        case Act::kLock:
+            s.locked = s.candidate;
+            break;
+        case Act::kGoType:
+            s.go_type = word_follows;
+            break;
+        case Act::kGoBody:
+            if (s.go_type && next == '{') leaf(Kind::kClassDef, at, e);
+            if (next == '{') s.go_type = false;
+            break;
+        case Act::kSqlCreate:
+            s.sql_create = true;
+            break;
+        case Act::kSqlClass:
+            if (s.sql_create) leaf(Kind::kClassDef, at, e);
+            s.sql_create = false;
+            break;
+        case Act::kSqlFunction:
+            s.function = s.function || s.sql_create;
+            if (s.sql_create) s.angle = 0;
+            s.sql_create = false;
+            break;
+    }
+    return e;
+}
+const Keyword* keyword(const Code& s, std::size_t at, std::size_t size) const {
+    for (std::size_t i = 0; i < s.spec->keyword_count; ++i) {
+        const Keyword& k = s.spec->keywords[i];
+        if (k.size != size) continue;
+        bool same = true;
+        for (std::size_t j = 0; j < size && same; ++j) {
+            const char c = t_[at + j];
+            same = c == k.text[j] || (s.spec->any_case && c == k.text[j] - 32);
+        }
+        if (same) return &k;
+    }
+    return nullptr;
+}
+bool first_in_line(const Code& s, std::size_t at) const {
+    while (at > s.begin && (t_[at - 1] == ' ' || t_[at - 1] == '\t')) --at;
+    return at == s.begin || (cls(t_[at - 1]) & kNewline) != 0;
+}
+
+// --- punctuation --------------------------------------------------------------------------------
+std::size_t punctuation(Code& s, std::size_t at, char c) {
+    switch (c) {
+        case '"':
+        case '\'':
+        case '`':
+            return string(s, at, c);
+        case '/':
+            if (at + 1 < s.end && t_[at + 1] == '/') return line_comment(s, at);
+            if (at + 1 < s.end && t_[at + 1] == '*') return block_comment(s, at);
+            break;
+        case '-':
+            if (at + 1 < s.end && t_[at + 1] == '-') return line_comment(s, at);
+            break;
+        case '#':
+            if (!s.preproc) return line_comment(s, at);
+            if (first_in_line(s, at)) return directive(s, at);
+            break;
+        case '(':
+            open_paren(s, at);
+            break;
+        case '[':
+            s.touch();
+            s.go_after = false;
+            push_group(s, {.type = '[', .open = at});
+            break;
+        case '{':
+            open_brace(s, at);
+            break;
+        case ')':
+            close_paren(s, at);
+            break;
+        case ']':
+            if (s.over > 0)
+                --s.over;
+            else if (s.depth > 0 && s.groups[s.depth - 1].type == '[')
+                --s.depth;
+            s.drop_candidate();
+            break;
+        case '}':
+            close_brace(s);
+            break;
+        case ',':
+            comma(s, at);
+            s.last = at + 1;
+            return at + 1;
+        case ';':
+            s.drop_candidate();
+            s.class_depth = -1;
+            s.function = s.go_type = s.sql_create = false;
+            break;
+        case '=':
+            if (s.script && at + 1 < s.end && t_[at + 1] == '>') {
+                function_def(s, at, s.candidate ? s.params : 1);
+            } else {
+                s.drop_candidate();
+                s.class_depth = -1;
+                s.go_type = false;
+            }
+            break;
+        case ':':
+            s.locked = s.locked || s.candidate;
+            break;
+        case '<':
+            if (at > s.begin && is_ident(t_[at - 1])) {
+                if (s.function)
+                    ++s.angle;
+                else if (Group* g = s.top(); g != nullptr && g->angle < 60000)
+                    ++g->angle;
+            }
+            break;
+        case '>':
+            if (at > s.begin && t_[at - 1] != '-' && t_[at - 1] != '=') {
+                if (s.function)
+                    s.angle -= s.angle > 0 ? 1 : 0;
+                else if (Group* g = s.top(); g != nullptr && g->angle > 0)
+                    --g->angle;
+            }
+            break;
+        default:
+            break;
+    }
+    if (c != '(' && c != '[' && c != '{') s.touch();  // those touched the group around them
+    if (c != '(' && c != ')') s.go_after = false;
+    s.last = at + 1;
+    return at + 1;
+}
+
+void push_group(Code& s, const Group& group) {
+    if (s.over > 0 || s.depth == kGroups) {
+        ++s.over;
+        return;
+    }
+    s.groups[s.depth++] = group;
+    s.braces += group.type == '{' ? 1 : 0;
+}
+// The name right before "(": an identifier with only white space between, since the last event.
+bool named(const Code& s, std::size_t paren) const {
+    std::size_t e = paren;
+    while (e > s.last && is_space(t_[e - 1])) --e;
+    std::size_t b = e;
+    while (b > s.last && is_ident(t_[b - 1])) --b;
+    if (b == e)
+        return e == paren && e > s.begin && t_[e - 1] == '>' && s.last == e && s.lang != Lang::kC &&
+               s.lang != Lang::kJavaScript;
+    if (is_control_word(std::string_view(t_ + b, e - b))) return false;
+    while (b > s.last && is_space(t_[b - 1])) --b;
+    return !(b >= s.last + 3 && std::string_view(t_ + b - 3, 3) == "new" &&
+             (b == s.last + 3 || !is_ident(t_[b - 4])));
+}
+void open_paren(Code& s, std::size_t at) {
+    s.touch();
+    Group g{.type = '(', .open = at};
+    if (s.function && s.angle == 0) {
+        g.params = true;
+        s.function = false;
+        g.receiver = s.lang == Lang::kGo && s.last <= s.function_end && blank(s.function_end, at);
+    } else if (s.go_after && method_name(s, at)) {
+        g.params = g.replace = true;
+    } else if (s.c_like) {
+        g.callable = s.class_depth < 0 && named(s, at);
+        if (s.preproc) {
+            g.callable = named(s, at);
+            s.class_depth = -1;
+        }
+    }
+    s.go_after = false;
+    push_group(s, g);
+}
+bool method_name(const Code& s, std::size_t paren) const {
+    std::size_t b = skip_space(s.last, paren);
+    const std::size_t first = b;
+    while (b < paren && is_ident(t_[b])) ++b;
+    return b > first && blank(b, paren);
+}
+void open_brace(Code& s, std::size_t at) {
+    s.touch();
+    if (s.class_depth >= 0) {
+        leaf(Kind::kClassDef, at, at + 1);
+        s.class_depth = -1;
+        s.drop_candidate();
+    } else if (s.candidate) {
+        if (s.callable) function_def(s, at, s.params);
+        s.drop_candidate();
+    }
+    s.function = s.go_type = false;
+    push_group(s, {.type = '{', .open = at});
+}
+void close_brace(Code& s) {
+    if (s.over > 0) {
+        --s.over;
+    } else if (s.braces > 0) {
+        while (s.groups[--s.depth].type != '{') {
+        }
+        --s.braces;
+    }
+    s.drop_candidate();
+    s.class_depth = -1;
+    s.function = false;
+}
+void close_paren(Code& s, std::size_t at) {
+    const bool after = s.go_after;
+    s.go_after = false;
+    if (s.over > 0) {
+        --s.over;
+        s.drop_candidate();
+        return;
+    }
+    if (s.depth == 0 || s.groups[s.depth - 1].type != '(') {
+        s.drop_candidate();
+        return;
+    }
+    Group& g = s.groups[s.depth - 1];
+    const bool content = g.content || !blank(s.last, at);
+    std::uint32_t count = g.commas + (content ? 1 : 0);
+    if (s.preproc && count == 1 && only_void(g.open + 1, at)) count = 0;
+    --s.depth;
+    if (s.class_depth > static_cast<std::int32_t>(s.depth)) s.class_depth = -1;
+    static_cast<void>(after);
+    if (g.params) {
+        if (g.replace)
+            a_.nodes[s.go_node].count = count;
+        else
+            function_def(s, at, count);
+        if (g.receiver) {
+            s.go_after = true;
+            s.go_node = a_.nodes.size() - 1;
+        }
+        s.drop_candidate();
+    } else if (s.c_like && !s.locked) {
+        s.candidate = true;
+        s.callable = g.callable;
+        s.params = count;
+    }
+}
+bool only_void(std::size_t b, std::size_t e) const {
+    b = skip_space(b, e);
+    while (e > b && is_space(t_[e - 1])) --e;
+    return e - b == 4 && std::string_view(t_ + b, 4) == "void";
+}
+void comma(Code& s, std::size_t at) {
+    static_cast<void>(at);
+    s.go_after = false;
+    if (Group* g = s.top(); g != nullptr) {
+        if (g->type == '(' && g->angle == 0) {
+            ++g->commas;
+            g->content = false;
+        } else {
+            g->content = true;
+        }
+    }
+    if (!s.locked) s.drop_candidate();
+}
+
+// --- strings and comments -----------------------------------------------------------------------
+std::size_t string(Code& s, std::size_t at, char quote) {
+    s.touch();
+    s.go_after = false;
+    std::size_t e = at + 1;
+    const bool triple =
+        s.lang == Lang::kPython && at + 2 < s.end && t_[at + 1] == quote && t_[at + 2] == quote;
+    if (triple)
+        e = closed_by_three(s, at + 3, quote);
+    else if (s.lang == Lang::kSql)
+        e = closed_by_itself(s, at + 1, quote);
+    else if (quote == '`')
+        e = closed_raw(s, at + 1, s.script);
+    else if (quote == '\'' && s.lang != Lang::kPython && !s.script)
+        e = char_literal(s, at);
+    else
+        e = closed_in_line(s, at + 1, quote);
+    s.last = e;
+    return e;
+}
+std::size_t closed_in_line(const Code& s, std::size_t e, char quote) const {
+    static constexpr CharSet kDouble = char_set("\"\\\n\r");
+    static constexpr CharSet kSingle = char_set("'\\\n\r");
+    const CharSet& stop = quote == '"' ? kDouble : kSingle;
+    for (;;) {
+        e = find(e, s.end, stop);
+        if (e >= s.end) return s.end;
+        if (t_[e] == quote) return e + 1;
+        if (t_[e] != '\\') return e;  // not closed: the line ends it
+        e = std::min(s.end, e + 2);
+    }
+}
+std::size_t closed_by_three(const Code& s, std::size_t e, char quote) const {
+    static constexpr CharSet kStop = char_set("\"'\\");
+    for (;;) {
+        e = find(e, s.end, kStop);
+        if (e >= s.end) return s.end;
+        if (t_[e] == '\\') {
+            e = std::min(s.end, e + 2);
+        } else if (t_[e] == quote && e + 2 < s.end && t_[e + 1] == quote && t_[e + 2] == quote) {
+            return e + 3;
+        } else {
+            ++e;
+        }
+    }
+}
+std::size_t closed_by_itself(const Code& s, std::size_t e, char quote) const {
+    for (;;) {
+        const void* hit = e < s.end ? std::memchr(t_ + e, quote, s.end - e) : nullptr;
+        if (hit == nullptr) return s.end;
+        e = static_cast<std::size_t>(static_cast<const char*>(hit) - t_);
+        if (e + 1 >= s.end || t_[e + 1] != quote) return e + 1;
+        e += 2;
+    }
+}
+std::size_t closed_raw(const Code& s, std::size_t e, bool escapes) const {
+    static constexpr CharSet kStop = char_set("`\\");
+    for (;;) {
+        e = find(e, s.end, kStop);
+        if (e >= s.end) return s.end;
+        if (t_[e] == '`') return e + 1;
+        e = std::min(s.end, e + (escapes ? 2 : 1));
+    }
+}
+// 'x', '\n', '\x41'; otherwise (a lifetime, a digit separator) the quote alone.
+std::size_t char_literal(const Code& s, std::size_t at) const {
+    std::size_t e = at + 1;
+    if (e < s.end && t_[e] == '\\') {
+        e += 2;
+        for (int i = 0; i < 10 && e < s.end; ++i, ++e)
+            if (t_[e] == '\'') return e + 1;
+        return at + 1;
+    }
+    if (e >= s.end) return at + 1;
+    const auto c = static_cast<unsigned char>(t_[e]);
+    e += c < 0xC0 ? 1 : c < 0xE0 ? 2 : c < 0xF0 ? 3 : 4;
+    return e < s.end && t_[e] == '\'' ? e + 1 : at + 1;
+}
+// Comments are no content; what stood before them is.
+void before_comment(Code& s, std::size_t at) {
+    if (Group* g = s.top(); g != nullptr && !g->content) g->content = !blank(s.last, at);
+}
+std::size_t line_comment(Code& s, std::size_t at) {
+    before_comment(s, at);
+    return s.last = find(at, s.end, kLineSet);
+}
+std::size_t block_comment(Code& s, std::size_t at) {
+    before_comment(s, at);
+    const std::size_t close = std::string_view(t_, s.end).find("*/", at + 2);
+    return s.last = close == std::string_view::npos ? s.end : close + 2;
+}
+// #include is an import; any directive is skipped with its continued lines.
+std::size_t directive(Code& s, std::size_t at) {
+    std::size_t b = at + 1;
+    while (b < s.end && (t_[b] == ' ' || t_[b] == '\t')) ++b;
+    const std::string_view rest(t_ + b, s.end - b);
+    if (rest.starts_with("include") && (rest.size() == 7 || !is_ident(rest[7])))
+        leaf(Kind::kImport, at, b + 7);
+    for (std::size_t e = at;;) {
+        e = find(e, s.end, kLineSet);
+        if (e >= s.end || t_[e - 1] != '\\') return s.last = e;
+        if (t_[e] == '\r' && e + 1 < s.end && t_[e + 1] == '\n') ++e;
+        ++e;
+    }
+}
+
+#endif

@@ -1,0 +1,43 @@
+// What scanner.h needs, apart from it: scan_avx2.cc includes these before its target pragma.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstdint>
+#include <cstring>
+#include <string_view>
+
+#include "skeleton/arena.h"
+#include "skeleton/languages.h"
+#include "skeleton/skeleton.h"
+#include "skeleton/volatile_match.h"
+
+namespace zerohop::skeleton {
+
+inline constexpr std::uint8_t kSpace = 1, kNewline = 2, kIdent = 4, kNameStart = 8, kNameChar = 16;
+inline constexpr auto kCharClass = [] {
+    std::array<std::uint8_t, 256> t{};
+    for (std::size_t c = 0; c < 256; ++c) {
+        const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+        const bool digit = c >= '0' && c <= '9';
+        std::uint8_t bits = 0;
+        if (c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == '\f' || c == '\v')
+            bits |= kSpace;
+        if (c == '\n' || c == '\r') bits |= kNewline;
+        if (letter || digit || c == '_' || c == '$' || c >= 128) bits |= kIdent;
+        if (letter || c == '_' || c >= 128) bits |= kNameStart;
+        if (letter || digit || c == '_' || c == '-' || c == '.' || c == ':' || c >= 128)
+            bits |= kNameChar;
+        t[c] = bits;
+    }
+    return t;
+}();
+inline constexpr CharSet kIdentSet =
+    char_set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_$");
+inline constexpr CharSet kDigitSet = char_set("0123456789");
+inline constexpr CharSet kTextSet = char_set("\n\r<");
+inline constexpr CharSet kStrictSet = char_set("\n\r<>&");
+inline constexpr CharSet kLineSet = char_set("\n\r");
+
+}  // namespace zerohop::skeleton
