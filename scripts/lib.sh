@@ -20,11 +20,13 @@ die() {
 
 # What the log says last that a person can use: ninja's [n/m], a percentage, or simply its last line.
 last_progress() {
-    tail -c 2000 "$1" 2>/dev/null | tr '\r' '\n' | grep -oE '^\[[0-9]+/[0-9]+\]|^[[:space:]]*[0-9]+/[0-9]+ Test|^.*[0-9]+%\]$' | tail -n 1
+    tail -c 2000 "$1" 2>/dev/null | tr '\r' '\n' |
+        grep -oE '^\[[0-9]+/[0-9]+\]|^ *[0-9]+/[0-9]+ Test|^(Get:|Setting up |Unpacking |Collecting )[^ ]*.{0,30}' | tail -n 1
 }
 
 # logged LABEL LOGFILE COMMAND…: runs it with its output in LOGFILE and shows one line of progress
-# (rewritten each second on a terminal, every 20 s otherwise). On failure shows the log's tail.
+# (rewritten each second on a terminal, every 20 s otherwise). On failure shows the log's tail, unless
+# LOGGED_QUIET is set because the caller has another way.
 logged() {
     local label=$1 log=$2 began=$SECONDS pid rc=0 shown=0 elapsed
     shift 2
@@ -47,6 +49,7 @@ logged() {
     elapsed=$((SECONDS - began))
     [[ -t 2 ]] && printf '\r\033[K' >&2
     if ((rc != 0)); then
+        [[ -n ${LOGGED_QUIET:-} ]] && return "$rc"
         printf '   %s: FAILED after %ds; the end of %s:\n' "$label" "$elapsed" "$log" >&2
         tail -n 40 "$log" | sed 's/^/   | /' >&2
         return "$rc"

@@ -40,9 +40,9 @@ fi
 export DEBIAN_FRONTEND=noninteractive
 log=$ZEROHOP_CACHE/logs/apt.log
 install=("${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "${missing[@]}")
-# A package list that is absent or outdated shows as a failed install: refresh it only then.
+# A package list that is absent or outdated shows as unknown packages or a failed install: refresh it only then.
 known() { apt-cache show "${missing[@]}" >/dev/null 2>&1; }
-if ! known || ! logged "apt-get install" "$log" "${install[@]}" 2>/dev/null; then
+if ! known || ! LOGGED_QUIET=1 logged "apt-get install" "$log" "${install[@]}"; then
     logged "apt-get update" "$ZEROHOP_CACHE/logs/apt-update.log" "${root[@]}" apt-get update ||
         die "apt-get update failed" "Is the network up? Then run this again."
     logged "apt-get install" "$log" "${install[@]}" ||
