@@ -239,6 +239,25 @@ TEST(Residency, PinsNeverRefuseARequest) {
     EXPECT_EQ(rig.admit(kB, run_of(0, 300)).outcome, Outcome::kGo);
 }
 
+// Two that compute the same apart from each other: one path in the tree, two sets of cells.
+TEST(Residency, DuplicatesAreCounted) {
+    ResidencyConfig config = unified();
+    config.pool_tokens = config.slot_tokens = 1000;
+    Rig rig(config);
+    const Grant a = rig.admit(kA, run_of(0, 300), 100, false);
+    const Grant b = rig.admit(kA, run_of(0, 300), 100, false);
+    for (const SlotId s : {a.slot, b.slot}) {
+        rig.compute(s, 300);
+        for (int i = 0; i < 100; ++i) {
+            ASSERT_TRUE(rig.sample(s, 7));
+            rig.compute(s, static_cast<std::uint32_t>(301 + i));
+        }
+    }
+    EXPECT_EQ(rig.llama.cells(), 800U);
+    EXPECT_EQ(rig.admit(kB, run_of(0, 201)).outcome, Outcome::kFull);
+    EXPECT_EQ(rig.admit(kB, run_of(0, 200)).outcome, Outcome::kGo);
+}
+
 TEST(Residency, FullAndNever) {
     ResidencyConfig config = unified();
     config.slot_tokens = 3000;
@@ -278,7 +297,7 @@ TEST(Residency, FailedRestoreIsForgotten) {
 }
 
 // Random traffic against llama.cpp's rules: every plan must be valid and give the right prefix.
-void storm(const ResidencyConfig& config, unsigned seed, int steps) {
+void storm(const ResidencyConfig& config, unsigned seed, int steps, ResidencyCounters& sum) {
     std::mt19937 rng(seed);
     Rig rig(config);
     const auto prompt = [&] {
@@ -314,8 +333,10 @@ void storm(const ResidencyConfig& config, unsigned seed, int steps) {
         } else if (what < 9) {
             const SlotId s = some();
             const auto& l = rig.live.at(s);
-            if (l.computed == l.tokens.size() && rig.sample(s, static_cast<Token>(rng() % 3)))
+            for (unsigned n = rng() % 40; n > 0 && l.computed == l.tokens.size(); --n) {
+                if (!rig.sample(s, rng() % 100 == 0)) break;
                 rig.compute(s, l.computed + 1);
+            }
         } else if (what < 11) {
             rig.finish(some(), rng() % 5 != 0);
         } else {
@@ -327,11 +348,21 @@ void storm(const ResidencyConfig& config, unsigned seed, int steps) {
     }
     while (!rig.live.empty()) rig.finish(rig.live.begin()->first);
     EXPECT_EQ(rig.kv.free_slots(), config.slots);
-    EXPECT_EQ(rig.kv.counters().blobs, rig.llama.blobs());
+    const ResidencyCounters c = rig.kv.counters();
+    EXPECT_EQ(c.blobs, rig.llama.blobs());
+    sum.take_overs += c.take_overs;
+    sum.copies += c.copies;
+    sum.restores += c.restores;
+    sum.computes += c.computes;
+    sum.waits += c.waits;
+    sum.saves += c.saves;
+    sum.blobs_dropped += c.blobs_dropped;
+    sum.resident.evicted_blocks += c.resident.evicted_blocks;
 }
 
 TEST(Residency, StormKeepsLlamasRules) {
-    for (unsigned seed = 0; seed < 40; ++seed)
+    ResidencyCounters sum;
+    for (unsigned seed = 0; seed < 18; ++seed)
         for (const bool is_unified : {true, false})
             for (const bool partial : {true, false})
                 for (const bool host : {true, false}) {
@@ -344,12 +375,18 @@ TEST(Residency, StormKeepsLlamasRules) {
                                            .bytes_per_token = 1000,
                                            .pin_cap_tokens = 150,
                                            .min_wait = 8};
-                    storm(config, seed, 400);
+                    storm(config, seed, 400, sum);
                     if (HasFailure()) {
                         ADD_FAILURE() << seed << is_unified << partial << host;
                         return;
                     }
                 }
+    // The storm reached every way there is.
+    for (const std::uint64_t n : {sum.take_overs, sum.copies, sum.restores, sum.computes, sum.waits,
+                                  sum.saves, sum.blobs_dropped, sum.resident.evicted_blocks})
+        EXPECT_GT(n, 100U);
+    std::printf("take over %lu, copy %lu, restore %lu, compute %lu, wait %lu, save %lu\n",
+                sum.take_overs, sum.copies, sum.restores, sum.computes, sum.waits, sum.saves);
 }
 
 }  // namespace
