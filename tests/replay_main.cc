@@ -20,7 +20,8 @@ void run(const std::string& bytes) {
 
 void run_with_mutations(const std::string& bytes) {
     run(bytes);
-    for (std::size_t eighth = 1; eighth < 8; ++eighth) run(bytes.substr(0, bytes.size() * eighth / 8));
+    for (std::size_t eighth = 1; eighth < 8; ++eighth)
+        run(bytes.substr(0, bytes.size() * eighth / 8));
     for (std::size_t i = 0; i < 16 && !bytes.empty(); ++i) {
         std::string flipped = bytes;
         const std::size_t at = (i * 2654435761U) % bytes.size();

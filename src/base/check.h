@@ -4,10 +4,10 @@
 #include <cstdio>
 #include <cstdlib>
 
-#define ZH_CHECK(cond)                                                                       \
-    do {                                                                                     \
-        if (!(cond)) [[unlikely]] {                                                          \
-            std::fprintf(stderr, "CHECK failed: %s at %s:%d\n", #cond, __FILE__, __LINE__);  \
-            std::abort();                                                                    \
-        }                                                                                    \
+#define ZH_CHECK(cond)                                                                      \
+    do {                                                                                    \
+        if (!(cond)) [[unlikely]] {                                                         \
+            std::fprintf(stderr, "CHECK failed: %s at %s:%d\n", #cond, __FILE__, __LINE__); \
+            std::abort();                                                                   \
+        }                                                                                   \
     } while (0)

@@ -14,10 +14,14 @@ bool g_json = false;
 
 spdlog::level::level_enum to_spdlog(LogLevel level) {
     switch (level) {
-        case LogLevel::kDebug: return spdlog::level::debug;
-        case LogLevel::kInfo: return spdlog::level::info;
-        case LogLevel::kWarn: return spdlog::level::warn;
-        case LogLevel::kError: return spdlog::level::err;
+        case LogLevel::kDebug:
+            return spdlog::level::debug;
+        case LogLevel::kInfo:
+            return spdlog::level::info;
+        case LogLevel::kWarn:
+            return spdlog::level::warn;
+        case LogLevel::kError:
+            return spdlog::level::err;
     }
     return spdlog::level::info;
 }

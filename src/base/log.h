@@ -1,7 +1,8 @@
-// Logging: spdlog behind four macros-free functions. Human text on a terminal, JSON lines otherwise.
+// Logging: spdlog behind four macros-free functions. Human text on a terminal, JSON lines
+// otherwise.
 //
-// Threads: any. Never logs prompt or output text; callers pass ids and numbers. init_log() is called
-// once by `cli` before threads start; without it, warnings go to stderr.
+// Threads: any. Never logs prompt or output text; callers pass ids and numbers. init_log() is
+// called once by `cli` before threads start; without it, warnings go to stderr.
 #pragma once
 
 #include <fmt/format.h>

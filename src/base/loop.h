@@ -26,8 +26,8 @@ class Ready : public std::enable_shared_from_this<Ready> {
   private:
     friend class LoopInbox;
     std::atomic<bool> queued_{false};
-    Ready* next_ = nullptr;             // inbox link, owned by the inbox while queued
-    std::shared_ptr<Ready> keep_;       // keeps this alive while queued
+    Ready* next_ = nullptr;        // inbox link, owned by the inbox while queued
+    std::shared_ptr<Ready> keep_;  // keeps this alive while queued
 };
 
 class Loop {

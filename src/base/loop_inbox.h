@@ -1,7 +1,8 @@
 // LoopInbox: intrusive multi-producer queue of Ready objects for one I/O loop.
 //
-// push() from any thread, drain() on the loop's thread. Bounded by the number of live Ready objects:
-// each is in the queue at most once. Order: first pushed, first drained within one drain().
+// push() from any thread, drain() on the loop's thread. Bounded by the number of live Ready
+// objects: each is in the queue at most once. Order: first pushed, first drained within one
+// drain().
 #pragma once
 
 #include "base/loop.h"

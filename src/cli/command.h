@@ -1,8 +1,8 @@
 // How a subcommand joins the binary: one function per command file, called by main.
 //
-// Each add_*_command(app, exit_code) declares its CLI11 subcommand (description, options, footer with
-// examples) and a callback that does the work and sets exit_code (0 done, 1 findings or failed,
-// 2 usage or cannot start). Main thread only.
+// Each add_*_command(app, exit_code) declares its CLI11 subcommand (description, options, footer
+// with examples) and a callback that does the work and sets exit_code (0 done, 1 findings or
+// failed, 2 usage or cannot start). Main thread only.
 #pragma once
 
 namespace CLI {

@@ -15,28 +15,28 @@
 namespace zerohop {
 
 struct ModelInfo {
-    std::string id;            // public id, as clients name it
+    std::string id;  // public id, as clients name it
     std::string display_name;
-    std::string architecture;  // "llama", "qwen3", "null", …
-    WallNs created_ns = 0;     // file's modification time
+    std::string architecture;         // "llama", "qwen3", "null", …
+    WallNs created_ns = 0;            // file's modification time
     std::int32_t context_tokens = 0;  // prompt + output of one request
     std::int64_t parameters = 0;
-    bool can_continue = true;  // assistant prefill works with its template
-    bool can_share_prefix = true;   // partial seq_rm works (not recurrent)
+    bool can_continue = true;      // assistant prefill works with its template
+    bool can_share_prefix = true;  // partial seq_rm works (not recurrent)
 };
 
 // A racy snapshot for logs, /readyz and tests; each number is right, together they may not match.
 struct EngineStats {
-    std::uint32_t waiting = 0;        // queued: not yet in a batch
-    std::uint32_t running = 0;        // sequences holding KV
-    std::uint32_t paused = 0;         // by a full ring or by KV shortage
+    std::uint32_t waiting = 0;  // queued: not yet in a batch
+    std::uint32_t running = 0;  // sequences holding KV
+    std::uint32_t paused = 0;   // by a full ring or by KV shortage
     std::uint64_t kv_tokens_used = 0;
     std::uint64_t kv_tokens_total = 0;
     std::uint64_t steps = 0;
     std::uint64_t prompt_tokens_computed = 0;
     std::uint64_t output_tokens = 0;
     std::uint64_t cancelled = 0;
-    std::uint64_t last_cancel_ns = 0; // flag seen → KV free, of the last cancelled sequence
+    std::uint64_t last_cancel_ns = 0;  // flag seen → KV free, of the last cancelled sequence
 };
 
 class EnginePort : public Notifier {

@@ -8,6 +8,7 @@ namespace zerohop {
 struct Principal {
     std::string workspace = "default";  // unit of isolation and quota; never from the client
     std::string key_id;                 // "" when no keys are configured (loopback only)
+    bool admin = false;                 // may read the topology and share warm-ups
 };
 
 }  // namespace zerohop

@@ -1,7 +1,7 @@
 // Request: what a client asks of a model, free of any dialect. Made by `api`, read by `engine`.
 //
-// Owning thread: built on an I/O thread, immutable once submitted; shared_ptr because the I/O thread
-// renders answers from it while the engine reads it. Frees itself. Nothing here fails.
+// Owning thread: built on an I/O thread, immutable once submitted; shared_ptr because the I/O
+// thread renders answers from it while the engine reads it. Frees itself. Nothing here fails.
 #pragma once
 
 #include <cstdint>
@@ -26,9 +26,9 @@ struct Turn {
 
 // Absent members fall back to config, then the GGUF's general.sampling.*, then temperature 1.
 struct Sampling {
-    std::optional<float> temperature;  // ≥ 0; 0 is greedy
-    std::optional<float> top_p;        // (0, 1]
-    std::optional<std::int32_t> top_k; // ≥ 0; 0 is off
+    std::optional<float> temperature;   // ≥ 0; 0 is greedy
+    std::optional<float> top_p;         // (0, 1]
+    std::optional<std::int32_t> top_k;  // ≥ 0; 0 is off
     std::optional<std::uint32_t> seed;
 };
 
@@ -38,18 +38,18 @@ enum class Work : std::uint8_t {
 };
 
 struct Request {
-    std::string id;                    // "req_…", for logs
-    std::string trace_id;              // 32 hex digits
+    std::string id;        // "req_…", for logs
+    std::string trace_id;  // 32 hex digits
     Principal principal;
-    std::string model;                 // resolved public id
+    std::string model;  // resolved public id
     Work work = Work::kGenerate;
-    std::vector<Turn> turns;           // system turns may stand anywhere; last may be assistant
-    bool continue_last = false;        // the last turn is an assistant prefill to be continued
-    std::int32_t max_tokens = 0;       // output cap; 0: fill the cache, generate nothing
+    std::vector<Turn> turns;      // system turns may stand anywhere; last may be assistant
+    bool continue_last = false;   // the last turn is an assistant prefill to be continued
+    std::int32_t max_tokens = 0;  // output cap; 0: fill the cache, generate nothing
     std::vector<std::string> stop_sequences;  // non-empty UTF-8
     Sampling sampling;
-    MonoNs received_ns = 0;            // first byte of the head
-    MonoNs deadline_ns = 0;            // 0: none
+    MonoNs received_ns = 0;  // first byte of the head
+    MonoNs deadline_ns = 0;  // 0: none
 };
 
 using RequestPtr = std::shared_ptr<const Request>;

@@ -4,8 +4,8 @@
 //     I/O thread                          --cancel, "room again"-->  engine
 //
 // Single producer at a time (the tokenizer hands over to the engine through a queue, which orders
-// them), single consumer. Bound: kCapacity events, of which the last two places are kept for Done or
-// Failed, so ending a stream never waits. Full-policy: try_push says no; the engine pauses that
+// them), single consumer. Bound: kCapacity events, of which the last two places are kept for Done
+// or Failed, so ending a stream never waits. Full-policy: try_push says no; the engine pauses that
 // sequence until the ring is half empty again (the consumer then notifies the producer).
 // Lifetime: shared_ptr held by both sides; whoever is last frees it.
 #pragma once
@@ -29,8 +29,8 @@ class Stream {
   public:
     static constexpr std::uint32_t kCapacity = 128;  // events; a power of two
 
-    // `ready` is signalled on `loop` after each push; it is kept alive by the loop while queued, and
-    // by this stream. Both may be null (tests that poll).
+    // `ready` is signalled on `loop` after each push; it is kept alive by the loop while queued,
+    // and by this stream. Both may be null (tests that poll).
     Stream(Loop* loop, std::shared_ptr<Ready> ready) : loop_(loop), ready_(std::move(ready)) {}
     Stream(const Stream&) = delete;
     Stream& operator=(const Stream&) = delete;
@@ -39,7 +39,8 @@ class Stream {
     // Who is to be told of cancel and of room; set once, before the first push that could fill it.
     void set_producer(Notifier* producer) { producer_.store(producer, std::memory_order_release); }
 
-    // False when there is no room (Prepared and Text leave two places free; Done and Failed do not).
+    // False when there is no room (Prepared and Text leave two places free; Done and Failed do
+    // not).
     bool try_push(Event&& event) {
         const bool final = event.index() >= 2;
         const std::uint32_t tail = tail_.load(std::memory_order_relaxed);

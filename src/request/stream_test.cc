@@ -31,7 +31,8 @@ TEST(Stream, TellsTheProducerWhenThereIsRoomAgain) {
     while (stream.try_push(Text{"x", 1})) {
     }
     Event event;
-    for (std::uint32_t i = 0; i < Stream::kCapacity / 2 - 3; ++i) ASSERT_TRUE(stream.try_pop(event));
+    for (std::uint32_t i = 0; i < Stream::kCapacity / 2 - 3; ++i)
+        ASSERT_TRUE(stream.try_pop(event));
     EXPECT_EQ(producer.count, 0);
     while (stream.try_pop(event)) {
     }

@@ -22,8 +22,8 @@
 namespace zerohop::wire {
 
 struct Header {
-    std::string name;  // lower case
-    std::string value; // no surrounding white space
+    std::string name;   // lower case
+    std::string value;  // no surrounding white space
 };
 
 enum class Protocol : std::uint8_t { kHttp11, kHttp2 };
@@ -35,12 +35,12 @@ struct RequestHead {
     std::vector<Header> headers;
     Protocol protocol = Protocol::kHttp11;
     bool tls = false;
-    std::string peer;                 // "127.0.0.1" or "::1", no port
-    std::int64_t content_length = -1; // -1: unknown (chunked, or h2 without the header)
+    std::string peer;                  // "127.0.0.1" or "::1", no port
+    std::int64_t content_length = -1;  // -1: unknown (chunked, or h2 without the header)
     bool has_body = false;
     bool expects_continue = false;
-    MonoNs first_byte_ns = 0;         // first byte of this head seen
-    MonoNs decoded_ns = 0;            // head complete
+    MonoNs first_byte_ns = 0;  // first byte of this head seen
+    MonoNs decoded_ns = 0;     // head complete
 
     // First value of a header (lower-case name), "" when absent.
     std::string_view header(std::string_view name) const {

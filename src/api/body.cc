@@ -1,0 +1,103 @@
+#include "api/body.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "api/json_text.h"
+
+namespace zerohop::api {
+namespace {
+
+constexpr std::size_t kFirstBytes = 4096;
+
+std::unexpected<Error> encoding_error(Code code, std::string_view error_code, std::string detail) {
+    return std::unexpected(Error{.code = code,
+                                 .detail = std::move(detail),
+                                 .origin = "api",
+                                 .error_code = std::string(error_code)});
+}
+
+}  // namespace
+
+Error body_too_large(std::int64_t cap_bytes) {
+    return Error{.code = Code::kTooLarge,
+                 .detail = "body: larger than the limit of " + std::to_string(cap_bytes) + " bytes",
+                 .origin = "api"};
+}
+
+Status Body::set_encoding(std::string_view content_encoding) {
+    if (content_encoding.empty() || content_encoding == "identity") return {};
+    if (content_encoding == "gzip" || content_encoding == "x-gzip") {
+        gunzip_ = std::make_unique<Gunzip>();
+        expected_ = -1;  // says nothing about the decoded size
+        return {};
+    }
+    return encoding_error(Code::kInvalidRequest, "request_body_encoding_unsupported",
+                          "content-encoding: " + in_quotes(content_encoding) +
+                              " is not supported; send the body plain or with gzip");
+}
+
+Status Body::append(std::string_view bytes) {
+    wire_bytes_ += bytes.size();
+    if (wire_bytes_ > cap_) return std::unexpected(body_too_large(static_cast<std::int64_t>(cap_)));
+    if (!gunzip_) return store(bytes);
+    Status stored;
+    const Gunzip::State state = gunzip_->feed(bytes, [&](std::string_view piece) {
+        stored = store(piece);
+        return stored.has_value();
+    });
+    if (state == Gunzip::State::kInvalid)
+        return encoding_error(Code::kInvalidRequest, "request_body_encoding_invalid",
+                              "body: not valid gzip data");
+    if (state == Gunzip::State::kFull && stored.error().code == Code::kTooLarge)
+        return encoding_error(
+            Code::kTooLarge, "request_body_too_large_after_decoding",
+            "body: larger than the limit of " + std::to_string(cap_) + " bytes after decoding");
+    return stored;
+}
+
+Status Body::finish() {
+    if (gunzip_ && !gunzip_->complete())
+        return encoding_error(Code::kInvalidRequest, "request_body_encoding_invalid",
+                              "body: the gzip data ends early");
+    gunzip_.reset();
+    return {};
+}
+
+Status Body::store(std::string_view bytes) {
+    if (bytes.empty()) return {};
+    if (bytes.size() > cap_ - size_)
+        return std::unexpected(body_too_large(static_cast<std::int64_t>(cap_)));
+    if (size_ + bytes.size() > capacity_ && !grow(size_ + bytes.size()))
+        return fail(Code::kOverloaded, "api", "out of memory for the request body; try again");
+    std::memcpy(data_.get() + size_, bytes.data(), bytes.size());
+    size_ += bytes.size();
+    return {};
+}
+
+bool Body::grow(std::size_t needed) {
+    std::size_t wanted = std::max({needed, capacity_ * 2, kFirstBytes});
+    if (expected_ > 0 && needed <= static_cast<std::size_t>(expected_))
+        wanted = static_cast<std::size_t>(expected_);
+    wanted = std::max(needed, std::min(wanted, cap_));
+    char* grown = static_cast<char*>(std::realloc(data_.get(), wanted + kPadding));
+    if (grown == nullptr) return false;
+    data_.release();
+    data_.reset(grown);
+    capacity_ = wanted;
+    return true;
+}
+
+std::string_view Body::bytes() {
+    if (!data_ && !grow(1)) return {};
+    std::memset(data_.get() + size_, 0, kPadding);
+    return {data_.get(), size_};
+}
+
+void Body::clear() {
+    data_.reset();
+    size_ = capacity_ = 0;
+    gunzip_.reset();
+}
+
+}  // namespace zerohop::api

@@ -1,0 +1,33 @@
+// The one place where an error code becomes HTTP: status, `error.type`, body, headers, SSE event
+// (wire-contract §6).
+//
+// Threads: any; pure functions. Nothing fails.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+#include "wire/http.h"
+
+namespace zerohop::api {
+
+struct ErrorRow {
+    int status;
+    std::string_view type;
+};
+ErrorRow error_row(Code code);
+
+// {"type":"error","error":{"type","message"[,"details"]},"request_id"}. The OpenAI SDK reads
+// error.message and error.type of the same object.
+std::string error_body(const Error& error, std::string_view request_id);
+
+// The same object as an in-stream event, blank line included. Nothing may follow it.
+std::string error_event(const Error& error, std::string_view request_id);
+
+// retry-after (whole seconds, ≥ 1), retry-after-ms, x-should-retry, www-authenticate, as the code
+// asks for.
+void append_error_headers(const Error& error, std::vector<wire::Header>& headers);
+
+}  // namespace zerohop::api

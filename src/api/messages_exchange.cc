@@ -1,0 +1,319 @@
+#include "api/messages_exchange.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "api/error_table.h"
+#include "api/ids.h"
+#include "base/log.h"
+
+namespace zerohop::api {
+namespace {
+
+double ms(MonoNs from, MonoNs to) {
+    return static_cast<double>(std::max<MonoNs>(to - from, 0)) / static_cast<double>(kNsPerMs);
+}
+
+}  // namespace
+
+// Outlives the exchange in the loop's inbox; the pointer is cleared and read on the loop's thread
+// only.
+class MessagesExchange::Wake final : public Ready {
+  public:
+    explicit Wake(MessagesExchange* owner) : owner_(owner) {}
+    void on_ready() override {
+        if (owner_ != nullptr) owner_->pump();
+    }
+    void detach() { owner_ = nullptr; }
+
+  private:
+    MessagesExchange* owner_;
+};
+
+MessagesExchange::MessagesExchange(const ServiceOptions& options, const Catalog& catalog,
+                                   wire::Responder& responder, MessagesHead head)
+    : options_(options),
+      catalog_(catalog),
+      responder_(responder),
+      head_(std::move(head)),
+      body_(options.body_cap_bytes, head_.content_length) {
+    if (auto ok = body_.set_encoding(head_.content_encoding); !ok) {
+        fail_with(ok.error());
+        return;
+    }
+    responder_.send_continue();
+}
+
+MessagesExchange::~MessagesExchange() { end(CancelReason::kDisconnect); }
+
+// --- the request
+// ----------------------------------------------------------------------------------
+
+void MessagesExchange::on_body(std::string_view bytes) {
+    if (phase_ != Phase::kCollecting) return;
+    if (auto ok = body_.append(bytes); !ok) fail_with(ok.error());
+}
+
+void MessagesExchange::on_body_end() {
+    if (phase_ != Phase::kCollecting) return;
+    if (auto ok = body_.finish(); !ok) {
+        fail_with(ok.error());
+        return;
+    }
+    Result<ParsedMessages> parsed =
+        parse_messages(body_.bytes(), ParseOptions{.version = head_.version,
+                                                   .sampling = options_.sampling_params,
+                                                   .endpoint = head_.endpoint,
+                                                   .catalog = &catalog_});
+    body_.clear();
+    if (!parsed) {
+        fail_with(parsed.error());
+        return;
+    }
+    submit(std::move(*parsed));
+}
+
+void MessagesExchange::submit(ParsedMessages parsed) {
+    mode_ = head_.endpoint == Endpoint::kCountTokens ? Mode::kCount
+            : parsed.stream                          ? Mode::kStream
+                                                     : Mode::kWhole;
+    frame_ = MessageFrame{.id = new_id("msg_"),
+                          .model = parsed.request.model,
+                          .context_management = parsed.context_management};
+    auto request = std::make_shared<Request>(std::move(parsed.request));
+    request->id = head_.answer.request_id;
+    request->trace_id = head_.answer.trace_id;
+    request->principal = head_.principal;
+    request->received_ns = head_.received_ns;
+    if (options_.deadline_ms > 0)
+        request->deadline_ns = head_.received_ns + options_.deadline_ms * kNsPerMs;
+
+    phase_ = Phase::kWaiting;
+    submitted_ns_ = last_write_ns_ = options_.now();
+    if (mode_ == Mode::kStream) sse_ = std::make_unique<SseMessage>(frame_);
+    wake_ = std::make_shared<Wake>(this);
+    stream_ = std::make_shared<Stream>(&responder_.loop(), wake_);
+    start_timers();
+    parsed.model->engine->submit(std::move(request), stream_);
+}
+
+// --- time
+// -----------------------------------------------------------------------------------------
+
+void MessagesExchange::start_timers() {
+    if (options_.deadline_ms > 0) {
+        const MonoNs left = head_.received_ns + options_.deadline_ms * kNsPerMs - submitted_ns_;
+        deadline_ = responder_.loop().after(std::max<std::int64_t>(left / kNsPerMs, 0),
+                                            [this] { deadline_ = 0, on_deadline(); });
+    }
+    const bool stream = mode_ == Mode::kStream;
+    const std::int64_t first =
+        stream ? std::max<std::int64_t>(options_.header_delay_ms, 0) : options_.whole_keepalive_ms;
+    if (stream || first > 0)
+        tick_ = responder_.loop().after(first, [this] { tick_ = 0, on_tick(); });
+}
+
+// Streams: the head at the latest now, then a ping per interval of silence. Others: white space.
+// One timer that looks at the time of the last write, so that a token costs no timer.
+void MessagesExchange::on_tick() {
+    const std::int64_t interval = std::max<std::int64_t>(options_.ping_interval_ms, 1);
+    std::int64_t next = interval;
+    if (mode_ != Mode::kStream) {
+        if (!whole_begun_) begin_whole_early();
+        if (responder_.buffered_bytes() == 0) out_ += ' ';
+    } else if (phase_ == Phase::kWaiting) {
+        begin_stream(false);
+        SseMessage::ping(out_);
+    } else {
+        const std::int64_t silent = (options_.now() - last_write_ns_) / kNsPerMs;
+        if (silent < interval) {
+            next = interval - silent;
+        } else if (responder_.buffered_bytes() == 0) {  // else it is the client who does not read
+            SseMessage::ping(out_);
+        }
+    }
+    flush();
+    if (phase_ == Phase::kEnded) return;
+    tick_ = responder_.loop().after(next, [this] { tick_ = 0, on_tick(); });
+}
+
+void MessagesExchange::on_deadline() {
+    if (stream_) stream_->cancel(CancelReason::kDeadline);
+    fail_with(
+        Error{.code = Code::kTimeout,
+              .detail = fmt::format("the request took longer than {} ms", options_.deadline_ms),
+              .origin = "api"});
+}
+
+// --- events
+// ---------------------------------------------------------------------------------------
+
+void MessagesExchange::on_writable() { pump(); }
+
+bool MessagesExchange::may_pop() const {
+    return mode_ != Mode::kStream || responder_.buffered_bytes() + out_.size() <= kMaxBuffered;
+}
+
+// Everything that is there leaves in one write; what a slow client leaves no room for stays in the
+// ring.
+void MessagesExchange::pump() {
+    if (pumping_ || phase_ == Phase::kEnded || !stream_) return;
+    pumping_ = true;
+    Event event;
+    for (bool popped = true; popped;) {
+        popped = false;
+        while (phase_ != Phase::kEnded && may_pop() && stream_->try_pop(event)) {
+            popped = true;
+            handle(event);
+        }
+        flush();
+    }
+    pumping_ = false;
+}
+
+void MessagesExchange::handle(Event& event) {
+    if (const auto* prepared = std::get_if<Prepared>(&event)) {
+        handle_prepared(*prepared);
+    } else if (const auto* text = std::get_if<Text>(&event)) {
+        handle_text(*text);
+    } else if (const auto* done = std::get_if<Done>(&event)) {
+        finished_ = true;
+        handle_done(*done);
+    } else if (const auto* failed = std::get_if<Failed>(&event)) {
+        finished_ = true;
+        handle_failed(failed->error);
+    }
+}
+
+void MessagesExchange::handle_prepared(const Prepared& event) {
+    input_tokens_ = event.input_tokens;
+    if (mode_ == Mode::kCount) {
+        finished_ = true;  // counting never goes further
+        std::string body = render_count(event.input_tokens, frame_.context_management);
+        if (whole_begun_) {
+            out_ += body;
+            flush();
+            responder_.finish();
+        } else {
+            answer_json(responder_, head_.answer, 200, std::move(body));
+        }
+        end(CancelReason::kNone);
+    } else if (phase_ == Phase::kStreaming) {
+        sse_->start(out_, input_tokens_);
+    }
+}
+
+void MessagesExchange::handle_text(const Text& event) {
+    if (mode_ == Mode::kWhole) {
+        text_ += event.delta;
+        return;
+    }
+    if (mode_ != Mode::kStream) return;
+    if (phase_ == Phase::kWaiting) begin_stream(true);
+    sse_->start(out_, std::max(input_tokens_, 0));
+    sse_->text(out_, event.delta);
+}
+
+void MessagesExchange::handle_done(const Done& event) {
+    if (mode_ == Mode::kStream) {
+        if (phase_ == Phase::kWaiting) begin_stream(false);
+        sse_->done(out_, event);
+        flush();
+        responder_.finish();
+    } else if (whole_begun_) {
+        out_ += render_message(frame_, text_, event);
+        flush();
+        responder_.finish();
+    } else {
+        answer_json(responder_, head_.answer, 200, render_message(frame_, text_, event),
+                    {server_timing(event)});
+    }
+    end(CancelReason::kNone);
+}
+
+void MessagesExchange::handle_failed(const Error& error) {
+    if (error.code == Code::kInternal)
+        log_error("api", "{} failed: {} ({})", head_.answer.request_id, error.detail, error.origin);
+    fail_with(error);
+}
+
+// --- the answer
+// -----------------------------------------------------------------------------------
+
+void MessagesExchange::begin_stream(bool with_token) {
+    phase_ = Phase::kStreaming;
+    wire::ResponseHead head = make_head(head_.answer, 200, "text/event-stream; charset=utf-8");
+    head.headers.push_back({"cache-control", "no-cache"});
+    head.headers.push_back({"x-accel-buffering", "no"});  // a proxy in between must not collect it
+    head.headers.push_back(server_timing_so_far(with_token));
+    responder_.send_head(head);
+    if (input_tokens_ >= 0) sse_->start(out_, input_tokens_);
+    last_write_ns_ = options_.now();
+}
+
+void MessagesExchange::begin_whole_early() {
+    whole_begun_ = true;
+    phase_ = Phase::kStreaming;
+    responder_.send_head(make_head(head_.answer, 200, "application/json"));
+}
+
+void MessagesExchange::flush() {
+    if (out_.empty() || phase_ == Phase::kEnded) return;
+    std::string bytes;
+    bytes.swap(out_);
+    responder_.send_body(bytes);
+    last_write_ns_ = options_.now();
+    bytes.clear();
+    if (out_.empty()) out_.swap(bytes);  // keeps the allocation for the next token
+}
+
+// The one way an exchange ends badly: by what the client has already seen.
+void MessagesExchange::fail_with(const Error& error) {
+    if (phase_ == Phase::kEnded) return;
+    if (phase_ != Phase::kStreaming) {
+        answer_error(responder_, head_.answer, error);
+    } else if (mode_ == Mode::kStream) {
+        out_ += error_event(error, head_.answer.request_id);
+        flush();
+        responder_.finish();
+    } else {
+        // 200 is out and no error can follow it: cutting the connection is the only honest answer.
+        responder_.abort();
+    }
+    end(CancelReason::kDisconnect);
+}
+
+void MessagesExchange::on_disconnect() { end(CancelReason::kDisconnect); }
+
+void MessagesExchange::end(CancelReason why) {
+    phase_ = Phase::kEnded;
+    if (wake_) wake_->detach();
+    if (stream_ && !finished_ && why != CancelReason::kNone) stream_->cancel(why);
+    if (tick_ != 0) responder_.loop().cancel(tick_);
+    if (deadline_ != 0) responder_.loop().cancel(deadline_);
+    tick_ = deadline_ = 0;
+    body_.clear();
+}
+
+// What is known when a stream's head leaves; the engine's own stamps come only with Done.
+wire::Header MessagesExchange::server_timing_so_far(bool with_token) const {
+    std::string value = fmt::format("dispatch;dur={:.3f}", ms(head_.received_ns, submitted_ns_));
+    if (with_token)
+        value += fmt::format(", ttft;dur={:.3f}", ms(head_.received_ns, options_.now()));
+    return {"server-timing", std::move(value)};
+}
+
+wire::Header MessagesExchange::server_timing(const Done& done) const {
+    std::string value = fmt::format("dispatch;dur={:.3f}", ms(head_.received_ns, submitted_ns_));
+    if (done.admitted_ns != 0)
+        value += fmt::format(", queue;dur={:.3f}", ms(submitted_ns_, done.admitted_ns));
+    if (done.admitted_ns != 0 && done.prefill_done_ns != 0)
+        value += fmt::format(", prefill;dur={:.3f}", ms(done.admitted_ns, done.prefill_done_ns));
+    if (done.first_token_ns != 0)
+        value += fmt::format(", ttft;dur={:.3f}", ms(head_.received_ns, done.first_token_ns));
+    value += fmt::format(", total;dur={:.3f}", ms(head_.received_ns, options_.now()));
+    return {"server-timing", std::move(value)};
+}
+
+}  // namespace zerohop::api

@@ -1,0 +1,105 @@
+// MessagesExchange: one POST /v1/messages or /v1/messages/count_tokens, from its head to its last
+// byte.
+//
+//     collecting the body -> waiting for the first event -> streaming -> ended
+//
+// Owning thread: the connection's I/O thread; only Stream's ring and its wake-up cross to the
+// engine. The exchange owns its stream's consumer side: however it ends, the stream is cancelled if
+// the engine may still be working. Errors before the head are HTTP errors; after it, in-stream
+// `error` events or a reset, never a clean end without message_stop.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "api/answer.h"
+#include "api/body.h"
+#include "api/head_policy.h"
+#include "api/messages_parse.h"
+#include "api/messages_render.h"
+#include "api/options.h"
+#include "request/stream.h"
+#include "wire/http.h"
+
+namespace zerohop::api {
+
+// What the head decided.
+struct MessagesHead {
+    Endpoint endpoint = Endpoint::kMessages;
+    Version version = Version::k2026_10_21;
+    AnswerContext answer;
+    Principal principal;
+    std::unique_ptr<Admission> admission;
+    std::string content_encoding;
+    std::int64_t content_length = -1;
+    MonoNs received_ns = 0;
+};
+
+class MessagesExchange final : public wire::Exchange {
+  public:
+    // A slow reader's stream is not popped beyond this; then the ring fills and the engine pauses
+    // it.
+    static constexpr std::size_t kMaxBuffered = 64 * 1024;
+
+    // options and catalog outlive the exchange.
+    MessagesExchange(const ServiceOptions& options, const Catalog& catalog,
+                     wire::Responder& responder, MessagesHead head);
+    ~MessagesExchange() override;
+
+    void on_body(std::string_view bytes) override;
+    void on_body_end() override;
+    void on_writable() override;
+    void on_disconnect() override;
+
+  private:
+    enum class Phase : std::uint8_t { kCollecting, kWaiting, kStreaming, kEnded };
+    enum class Mode : std::uint8_t { kWhole, kStream, kCount };
+    class Wake;
+
+    void submit(ParsedMessages parsed);
+    void start_timers();
+    void pump();
+    bool may_pop() const;
+    void handle(Event& event);
+    void handle_prepared(const Prepared& event);
+    void handle_text(const Text& event);
+    void handle_done(const Done& event);
+    void handle_failed(const Error& error);
+
+    void begin_stream(bool with_token);
+    void begin_whole_early();
+    void flush();
+    void on_tick();
+    void on_deadline();
+    void fail_with(const Error& error);
+    void end(CancelReason why);
+    wire::Header server_timing_so_far(bool with_token) const;
+    wire::Header server_timing(const Done& done) const;
+
+    const ServiceOptions& options_;
+    const Catalog& catalog_;
+    wire::Responder& responder_;
+    MessagesHead head_;
+    Body body_;
+    Phase phase_ = Phase::kCollecting;
+    Mode mode_ = Mode::kWhole;
+    bool pumping_ = false;
+    bool finished_ = false;     // the engine has said its last word
+    bool whole_begun_ = false;  // a non-streamed 200 left early
+
+    std::shared_ptr<Wake> wake_;
+    StreamPtr stream_;
+    MessageFrame frame_;
+    std::unique_ptr<SseMessage> sse_;
+    std::string text_;                // non-streamed answers
+    std::string out_;                 // bytes of this wake-up
+    std::int32_t input_tokens_ = -1;  // -1: not Prepared yet
+    MonoNs submitted_ns_ = 0;
+    MonoNs last_write_ns_ = 0;
+    TimerId tick_ = 0;
+    TimerId deadline_ = 0;
+};
+
+}  // namespace zerohop::api

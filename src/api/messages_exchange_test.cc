@@ -1,0 +1,382 @@
+// An exchange from its head to its last byte: answers, streams, time, slow readers, cancelling.
+#include "api/messages_exchange.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "api/gzip.h"
+#include "api/test_service.h"
+
+namespace zerohop::api {
+namespace {
+
+// --- non-streamed
+// ---------------------------------------------------------------------------------
+
+TEST_F(ServiceTest, WholeAnswer) {
+    auto& r = post(body_of(R"(,"temperature":0)"), "/v1/messages?beta=true");
+    ASSERT_EQ(engine_.submitted, 1);
+    EXPECT_EQ(engine_.request->principal.workspace, "w1");
+    push(Prepared{12});
+    EXPECT_EQ(engine_.request->received_ns, loop_.now());
+    loop_.advance_ms(30);
+    push(Text{"Hel", 1});
+    push(Text{"lo", 2});
+    EXPECT_EQ(r.heads, 0);
+    Done done = done_event(StopReason::kEndTurn, 12, 2);
+    done.admitted_ns = engine_.request->received_ns + 10 * kNsPerMs;
+    done.prefill_done_ns = done.first_token_ns = engine_.request->received_ns + 30 * kNsPerMs;
+    push(done);
+    EXPECT_EQ(r.head.status, 200);
+    EXPECT_TRUE(r.finished);
+    EXPECT_EQ(r.header("content-type"), "application/json");
+    EXPECT_EQ(r.header("request-id"), engine_.request->id);
+    EXPECT_EQ(r.header("x-anthropic-trace-id"), engine_.request->trace_id);
+    EXPECT_EQ(r.header("anthropic-ratelimit-requests-limit"), "10");
+    EXPECT_EQ(r.header("server-timing"),
+              "dispatch;dur=0.000, queue;dur=10.000, prefill;dur=20.000, ttft;dur=30.000, "
+              "total;dur=30.000");
+    const json message = json::parse(r.body);
+    EXPECT_TRUE(message["id"].get<std::string>().starts_with("msg_"));
+    EXPECT_EQ(message["content"][0]["text"], "Hello");
+    EXPECT_EQ(message["model"], "m");
+    EXPECT_EQ(engine_.stream->cancelled(), CancelReason::kNone);
+    exchange_.reset();
+    EXPECT_EQ(engine_.stream->cancelled(), CancelReason::kNone);
+    EXPECT_EQ(loop_.timers(), 0U);
+    EXPECT_EQ(policy_.live, 0);
+}
+
+TEST_F(ServiceTest, LargeJsonIsGzippedWhenAsked) {
+    for (const bool asked : {true, false}) {
+        auto head = head_of("POST", "/v1/messages");
+        if (asked) set(head, "accept-encoding", "gzip, deflate");
+        auto& r = send(head);
+        exchange_->on_body(body_of(""));
+        exchange_->on_body_end();
+        push(Text{std::string(5000, 'x'), 1});
+        push(done_event(StopReason::kEndTurn, 1, 1));
+        EXPECT_EQ(r.header("content-encoding"), asked ? "gzip" : "(absent)");
+        EXPECT_EQ(r.header("vary"), "accept-encoding");
+        EXPECT_EQ(r.head.content_length, static_cast<std::int64_t>(r.body.size()));
+        Gunzip gunzip;
+        std::string plain = asked ? "" : r.body;
+        if (asked) {
+            EXPECT_LT(r.body.size(), 1000U);
+            gunzip.feed(r.body, [&](std::string_view piece) {
+                plain += piece;
+                return true;
+            });
+        }
+        EXPECT_EQ(json::parse(plain)["content"][0]["text"].get<std::string>().size(), 5000U);
+    }
+}
+
+TEST_F(ServiceTest, ErrorsBeforeTheHeadKeepTheirStatus) {
+    for (const char* stream : {"false", "true"}) {
+        auto& r = post(body_of(std::string(R"(,"stream":)") + stream));
+        push(Failed{Error{.code = Code::kOverloaded,
+                          .detail = "the queue is full",
+                          .origin = "engine",
+                          .retry_after_ms = 2500}});
+        EXPECT_EQ(error_of(r, 529, "overloaded_error"), "the queue is full");
+        EXPECT_EQ(r.header("retry-after"), "3");
+        EXPECT_EQ(r.header("retry-after-ms"), "2500");
+        EXPECT_EQ(engine_.stream->cancelled(), CancelReason::kNone);
+    }
+    auto& bad = post("{not json");
+    error_of(bad, 400, "invalid_request_error");
+    auto& late = post(body_of(R"(,"stream":true)"));
+    push(Prepared{3});
+    push(Failed{Error{.code = Code::kInvalidRequest, .detail = "9 > 8", .origin = "engine"}});
+    EXPECT_EQ(error_of(late, 400, "invalid_request_error"), "9 > 8");
+}
+
+TEST_F(ServiceTest, AnswerMayComeBeforeSubmitReturns) {
+    engine_.at_once = std::make_unique<Event>(
+        Failed{Error{.code = Code::kUnavailable, .detail = "draining", .origin = "engine"}});
+    auto& r = post(body_of(""));
+    loop_.run();
+    error_of(r, 503, "api_error");
+}
+
+TEST_F(ServiceTest, WholeAnswerKeepsAliveWithWhiteSpace) {
+    auto& r = post(body_of(""));
+    push(Prepared{5});
+    push(Text{"a", 1});
+    loop_.advance_ms(239'999);
+    EXPECT_EQ(r.heads, 0);
+    loop_.advance_ms(1);
+    EXPECT_EQ(r.head.status, 200);
+    EXPECT_EQ(r.head.content_length, -1);
+    EXPECT_EQ(r.body, " ");
+    loop_.advance_ms(20'000);
+    EXPECT_EQ(r.body, "   ");
+    push(Text{"b", 2});
+    push(done_event(StopReason::kEndTurn, 5, 2));
+    EXPECT_EQ(r.heads, 1);
+    EXPECT_TRUE(r.finished);
+    EXPECT_EQ(json::parse(r.body)["content"][0]["text"], "ab");
+    EXPECT_EQ(loop_.timers(), 0U);
+}
+
+TEST_F(ServiceTest, WholeAnswerThatFailsAfterItsHeadIsCut) {
+    auto& r = post(body_of(""));
+    loop_.advance_ms(240'000);
+    push(Failed{Error{.code = Code::kInternal, .detail = "broken", .origin = "engine"}});
+    EXPECT_TRUE(r.aborted);
+    EXPECT_FALSE(r.finished);
+    EXPECT_EQ(r.heads, 1);
+}
+
+TEST_F(ServiceTest, KeepAliveCanBeSwitchedOff) {
+    options_.whole_keepalive_ms = 0;
+    auto& r = post(body_of(""));
+    loop_.advance_ms(500'000);
+    EXPECT_EQ(r.heads, 0);
+    EXPECT_EQ(loop_.timers(), 0U);
+}
+
+TEST_F(ServiceTest, CountTokens) {
+    auto& r = post(R"({"model":"claude","messages":[{"role":"user","content":"hi"}]})",
+                   "/v1/messages/count_tokens?beta=true");
+    EXPECT_EQ(engine_.request->work, Work::kCount);
+    push(Prepared{42});
+    EXPECT_EQ(r.body, R"({"input_tokens":42})");
+    EXPECT_EQ(r.head.status, 200);
+    EXPECT_TRUE(r.finished);
+    EXPECT_EQ(engine_.stream->cancelled(), CancelReason::kNone);
+    error_of(post(body_of(""), "/v1/messages/count_tokens"), 400, "invalid_request_error");
+}
+
+// --- streamed
+// -------------------------------------------------------------------------------------
+
+TEST_F(ServiceTest, StreamsInOrder) {
+    auto& r = post_stream();
+    push(Prepared{12});
+    EXPECT_EQ(r.heads, 0);  // nothing is promised before the first token
+    push(Text{"Hel", 1});
+    EXPECT_EQ(r.head.status, 200);
+    EXPECT_EQ(r.head.content_length, -1);
+    EXPECT_EQ(r.header("content-type"), "text/event-stream; charset=utf-8");
+    EXPECT_EQ(r.header("cache-control"), "no-cache");
+    EXPECT_EQ(r.header("content-encoding"), "(absent)");
+    EXPECT_EQ(r.header("request-id"), engine_.request->id);
+    EXPECT_EQ(r.writes, 1);
+    push(Text{"lo", 2});
+    EXPECT_EQ(r.writes, 2);
+    EXPECT_FALSE(r.finished);
+    push(done_event(StopReason::kEndTurn, 12, 2));
+    EXPECT_TRUE(r.finished);
+    const auto events = parse_sse(r.body);
+    EXPECT_EQ(names_of(events),
+              "message_start content_block_start content_block_delta content_block_delta "
+              "content_block_stop message_delta message_stop ");
+    EXPECT_EQ(events[0].data["message"]["usage"]["input_tokens"], 12);
+    EXPECT_EQ(deltas(), "Hello");
+    EXPECT_EQ(engine_.stream->cancelled(), CancelReason::kNone);
+    EXPECT_EQ(loop_.timers(), 0U);
+}
+
+TEST_F(ServiceTest, OneWakeUpIsOneWrite) {
+    auto& r = post_stream();
+    engine_.stream->try_push(Prepared{1});
+    for (int i = 0; i < 50; ++i) engine_.stream->try_push(Text{"x", i + 1});
+    engine_.stream->try_push(done_event(StopReason::kMaxTokens, 1, 50));
+    loop_.run();
+    EXPECT_EQ(r.writes, 1);
+    EXPECT_EQ(deltas(), std::string(50, 'x'));
+}
+
+TEST_F(ServiceTest, HeadLeavesAfterTheDelayAndPingsFollow) {
+    auto& r = post_stream();
+    loop_.advance_ms(9'999);
+    EXPECT_EQ(r.heads, 0);
+    loop_.advance_ms(1);
+    EXPECT_EQ(r.heads, 1);
+    EXPECT_EQ(names_of(parse_sse(r.body)), "ping ");
+    push(Prepared{7});
+    EXPECT_EQ(names_of(parse_sse(r.body)), "ping message_start ");
+    loop_.advance_ms(25'000);
+    EXPECT_EQ(names_of(parse_sse(r.body)), "ping message_start ping ping ");
+    push(Text{"a", 1});
+    loop_.advance_ms(9'000);
+    push(Text{"b", 2});  // resets the silence
+    loop_.advance_ms(9'999);
+    EXPECT_EQ(names_of(parse_sse(r.body)),
+              "ping message_start ping ping content_block_start content_block_delta "
+              "content_block_delta ");
+    loop_.advance_ms(1);
+    push(Failed{Error{.code = Code::kInternal, .detail = "injected", .origin = "engine"}});
+    const auto events = parse_sse(r.body);
+    EXPECT_EQ(names_of(events),
+              "ping message_start ping ping content_block_start content_block_delta "
+              "content_block_delta ping error ");
+    EXPECT_EQ(events.back().data["error"]["type"], "api_error");
+    EXPECT_EQ(events.back().data["request_id"], r.header("request-id"));
+    EXPECT_TRUE(r.finished);
+    EXPECT_EQ(r.body.find("message_stop"), std::string::npos);
+}
+
+TEST_F(ServiceTest, HeadDelayOfZeroSendsTheHeadAtOnce) {
+    options_.header_delay_ms = 0;
+    auto& r = post_stream();
+    loop_.advance_ms(0);
+    EXPECT_EQ(r.head.status, 200);
+    push(Failed{Error{.code = Code::kOverloaded, .detail = "full", .origin = "engine"}});
+    EXPECT_EQ(names_of(parse_sse(r.body)), "ping error ");
+}
+
+TEST_F(ServiceTest, HeadDelayWithPreparedSendsMessageStart) {
+    auto& r = post_stream();
+    push(Prepared{7});
+    loop_.advance_ms(10'000);
+    EXPECT_EQ(names_of(parse_sse(r.body)), "message_start ping ");
+    push(done_event(StopReason::kEndTurn, 7, 0));
+    EXPECT_EQ(names_of(parse_sse(r.body)), "message_start ping message_delta message_stop ");
+}
+
+TEST_F(ServiceTest, StreamWithoutText) {
+    auto& r = post_stream();
+    push(Prepared{7});
+    push(done_event(StopReason::kMaxTokens, 7, 0));
+    EXPECT_EQ(names_of(parse_sse(r.body)), "message_start message_delta message_stop ");
+    EXPECT_TRUE(r.finished);
+}
+
+TEST_F(ServiceTest, SlowReaderPausesItsOwnStream) {
+    auto& r = post_stream();
+    r.hold = true;
+    push(Prepared{1});
+    int pushed = 0;
+    const std::string piece(8 * 1024, 'y');
+    while (push(Text{piece, pushed + 1})) ++pushed;
+    EXPECT_LT(r.body.size(), MessagesExchange::kMaxBuffered + 2 * piece.size());
+    EXPECT_GT(pushed, 100);  // the ring took the rest
+    const int notified = engine_.notified;
+    loop_.advance_ms(60'000);
+    EXPECT_EQ(r.body.find("ping"), std::string::npos);  // no pings on top of unread bytes
+    r.held = 0;
+    exchange_->on_writable();
+    EXPECT_GT(r.body.size(), MessagesExchange::kMaxBuffered);
+    EXPECT_LT(r.held, MessagesExchange::kMaxBuffered + 2 * piece.size());
+    r.hold = false;
+    r.held = 0;
+    exchange_->on_writable();
+    EXPECT_GT(engine_.notified, notified);  // room again
+    EXPECT_EQ(deltas().size(), piece.size() * static_cast<std::size_t>(pushed));
+}
+
+TEST_F(ServiceTest, EndReachesASlowReaderWithoutFurtherEvents) {
+    auto& r = post_stream();
+    r.hold = true;
+    push(Text{std::string(70'000, 'z'), 1});
+    push(Text{"tail", 2});
+    push(done_event(StopReason::kEndTurn, 1, 2));
+    EXPECT_FALSE(r.finished);
+    r.hold = false;
+    r.held = 0;
+    exchange_->on_writable();
+    EXPECT_TRUE(r.finished);
+    EXPECT_TRUE(deltas().ends_with("tail"));
+}
+
+// --- cancelling
+// -----------------------------------------------------------------------------------
+
+TEST_F(ServiceTest, DisconnectCancelsInEveryPhase) {
+    post(body_of(""));
+    exchange_->on_disconnect();
+    EXPECT_EQ(engine_.stream->cancelled(), CancelReason::kDisconnect);
+    EXPECT_EQ(loop_.timers(), 0U);
+
+    auto& r = post_stream();
+    push(Text{"a", 1});
+    engine_.stream->try_push(Text{"b", 2});  // signalled, not handled yet
+    exchange_->on_disconnect();
+    const std::size_t size = r.body.size();
+    loop_.run();
+    EXPECT_EQ(r.body.size(), size);
+    EXPECT_EQ(engine_.stream->cancelled(), CancelReason::kDisconnect);
+    EXPECT_EQ(loop_.timers(), 0U);
+
+    send(head_of("POST", "/v1/messages"));
+    exchange_->on_body("{");
+    exchange_->on_disconnect();
+    exchange_->on_body_end();
+    EXPECT_EQ(engine_.submitted, 2);
+    EXPECT_EQ(responder_->heads, 0);
+}
+
+TEST_F(ServiceTest, DestructionCancelsAndALateWakeUpIsHarmless) {
+    post_stream();
+    push(Text{"a", 1});
+    engine_.stream->try_push(Text{"b", 2});
+    exchange_.reset();
+    EXPECT_EQ(engine_.stream->cancelled(), CancelReason::kDisconnect);
+    loop_.run();
+    engine_.stream->try_push(done_event(StopReason::kEndTurn, 1, 2));
+    loop_.run();
+    loop_.advance_ms(100'000);
+    EXPECT_EQ(policy_.live, 0);
+}
+
+TEST_F(ServiceTest, DeadlineIs504OrAnErrorEvent) {
+    options_.deadline_ms = 5'000;
+    auto& r = post(body_of(""));
+    EXPECT_EQ(engine_.request->deadline_ns, engine_.request->received_ns + 5 * kNsPerSec);
+    loop_.advance_ms(5'000);
+    error_of(r, 504, "timeout_error");
+    EXPECT_EQ(engine_.stream->cancelled(), CancelReason::kDeadline);
+    auto& s = post_stream();
+    push(Text{"a", 1});
+    loop_.advance_ms(5'000);
+    EXPECT_EQ(parse_sse(s.body).back().data["error"]["type"], "timeout_error");
+    EXPECT_TRUE(s.finished);
+    push(Failed{Error{.code = Code::kTimeout, .detail = "late", .origin = "engine"}});
+    EXPECT_EQ(names_of(parse_sse(s.body)),
+              "message_start content_block_start content_block_delta error ");
+    EXPECT_EQ(loop_.timers(), 0U);
+}
+
+TEST_F(ServiceTest, ThreadsAreRefusedWithTheCodeSdksLookFor) {
+    auto& r = post(body_of(R"(,"thread":{"type":"create"})"));
+    error_of(r, 400, "invalid_request_error");
+    const json details = json::parse(r.body)["error"]["details"];
+    EXPECT_EQ(details["error_code"], "thread_unsupported_request");
+    EXPECT_EQ(details["unsupported"], json::array());
+}
+
+// The engine's thread signals while the exchange ends on the loop's thread. For TSan and ASan.
+TEST(Wakeups, RaceWithTheEnd) {
+    for (int round = 0; round < 200; ++round) {
+        FakeLoop loop;
+        FakeEngine engine("m");
+        ServiceOptions options;
+        options.models = {{.id = "m", .engine = &engine}};
+        Service service(options);
+        FakeResponder responder(loop);
+        wire::RequestHead head;
+        head.method = "POST";
+        head.target = "/v1/messages";
+        head.headers = {{"anthropic-version", "2023-06-01"}, {"content-type", "application/json"}};
+        auto exchange = service.on_head(head, responder);
+        exchange->on_body(
+            R"({"model":"m","max_tokens":9,"stream":true,"messages":[{"role":"user","content":"x"}]})");
+        exchange->on_body_end();
+        std::thread producer([stream = engine.stream] {
+            for (int i = 0; i < 200 && stream->cancelled() == CancelReason::kNone; ++i)
+                stream->try_push(Text{"t", i});
+        });
+        for (int i = 0; i < round % 20; ++i) loop.run();
+        exchange.reset();
+        loop.run();
+        producer.join();
+        loop.run();
+    }
+}
+
+}  // namespace
+}  // namespace zerohop::api

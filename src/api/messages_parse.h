@@ -1,0 +1,45 @@
+// The body of POST /v1/messages and /v1/messages/count_tokens -> one Request (wire-contract §3).
+//
+// Every field is implemented, accepted and ignored, or refused with a 400 that names it by path;
+// nothing is skipped unread. Deterministic, linear in the body, never throws.
+// Threads: any (one simdjson parser per thread). The result owns all its text; the body may go.
+// Fails with kInvalidRequest, or kNotFound for an unknown model.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "api/catalog.h"
+#include "api/version.h"
+#include "base/error.h"
+#include "request/request.h"
+
+namespace zerohop::api {
+
+enum class Endpoint : std::uint8_t { kMessages, kCountTokens };
+
+struct ParseOptions {
+    Version version = Version::k2026_10_21;
+    SamplingParams sampling = SamplingParams::kAccept;
+    Endpoint endpoint = Endpoint::kMessages;
+    const Catalog* catalog = nullptr;
+};
+
+struct ParsedMessages {
+    Request request;  // ids, principal and times are the caller's to fill in
+    const ServedModel* model = nullptr;
+    bool stream = false;
+    bool context_management = false;  // asked for: the answer says which edits were applied (none)
+    std::string user_id;              // metadata.user_id, "" when absent
+};
+
+// Bounds of one request; docs/limits.md.
+inline constexpr std::size_t kMaxJsonDepth = 128;
+inline constexpr std::size_t kMaxStopSequences = 256;
+
+// `json` must be followed by Body::kPadding readable bytes.
+Result<ParsedMessages> parse_messages(std::string_view json, const ParseOptions& options);
+
+}  // namespace zerohop::api

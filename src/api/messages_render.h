@@ -1,0 +1,50 @@
+// Events -> the Messages API's JSON: the whole message (wire-contract §4.1) and the SSE stream
+// (§5).
+//
+// Pure text building, appended to strings the caller owns; no I/O, no clock. One SseMessage per
+// streamed answer, used by one thread. Nothing fails; text is valid UTF-8 by Event's contract.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "request/event.h"
+
+namespace zerohop::api {
+
+std::string_view stop_reason_name(StopReason reason);
+
+// What stays the same over one answer.
+struct MessageFrame {
+    std::string id;                   // "msg_…"
+    std::string model;                // resolved id
+    bool context_management = false;  // the request asked: say that no edit was applied
+};
+
+// The non-streamed answer.
+std::string render_message(const MessageFrame& frame, std::string_view text, const Done& done);
+
+// {"input_tokens":N}
+std::string render_count(std::int32_t input_tokens, bool context_management);
+
+// message_start, content_block_start, deltas, content_block_stop, message_delta, message_stop: in
+// this order whatever the calls; an answer without text has no block.
+class SseMessage {
+  public:
+    explicit SseMessage(MessageFrame frame) : frame_(std::move(frame)) {}
+
+    bool started() const { return started_; }
+    void start(std::string& out, std::int32_t input_tokens);
+    void text(std::string& out, std::string_view delta);
+    void done(std::string& out, const Done& done);
+
+    static void ping(std::string& out);
+
+  private:
+    MessageFrame frame_;
+    bool started_ = false;
+    bool block_open_ = false;
+};
+
+}  // namespace zerohop::api

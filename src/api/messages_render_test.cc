@@ -1,0 +1,114 @@
+// Golden answers: the exact bytes of wire-contract §4.1 and §5.
+#include "api/messages_render.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "api/test_fakes.h"
+
+namespace zerohop::api {
+namespace {
+
+using nlohmann::json;
+
+TEST(Render, WholeMessage) {
+    Done done = done_event(StopReason::kEndTurn, 12, 3, 5);
+    EXPECT_EQ(
+        render_message({.id = "msg_1", .model = "m"}, "Hel\"lo", done),
+        R"({"id":"msg_1","type":"message","role":"assistant","model":"m",)"
+        R"("content":[{"type":"text","text":"Hel\"lo"}],)"
+        R"("stop_reason":"end_turn","stop_sequence":null,"stop_details":null,"container":null,)"
+        R"("diagnostics":null,"usage":{"input_tokens":7,"output_tokens":3,)"
+        R"("cache_creation_input_tokens":0,"cache_read_input_tokens":5,)"
+        R"("cache_creation":{"ephemeral_5m_input_tokens":0,"ephemeral_1h_input_tokens":0},)"
+        R"("server_tool_use":null,"service_tier":"standard","inference_geo":null,)"
+        R"("speed":"standard","output_tokens_details":null}})");
+}
+
+TEST(Render, StopReasons) {
+    const std::pair<StopReason, const char*> rows[] = {
+        {StopReason::kEndTurn, "end_turn"},
+        {StopReason::kMaxTokens, "max_tokens"},
+        {StopReason::kStopSequence, "stop_sequence"},
+        {StopReason::kContextWindow, "model_context_window_exceeded"}};
+    for (const auto& [reason, name] : rows) {
+        Done done = done_event(reason, 1, 1);
+        done.stop_sequence = "X\n";
+        const json message = json::parse(render_message({.id = "i", .model = "m"}, "t", done));
+        EXPECT_EQ(message["stop_reason"], name);
+        EXPECT_EQ(message["stop_sequence"],
+                  reason == StopReason::kStopSequence ? json("X\n") : json(nullptr));
+    }
+}
+
+TEST(Render, EmptyAnswerHasNoBlock) {
+    const json message = json::parse(
+        render_message({.id = "i", .model = "m"}, "", done_event(StopReason::kMaxTokens, 4, 0)));
+    EXPECT_EQ(message["content"], json::array());
+}
+
+TEST(Render, CountsAndContextManagement) {
+    EXPECT_EQ(render_count(42, false), R"({"input_tokens":42})");
+    EXPECT_EQ(render_count(42, true),
+              R"({"input_tokens":42,"context_management":{"original_input_tokens":42}})");
+    const json message =
+        json::parse(render_message({.id = "i", .model = "m", .context_management = true}, "t",
+                                   done_event(StopReason::kEndTurn, 1, 1)));
+    EXPECT_EQ(message["context_management"], json::parse(R"({"applied_edits":[]})"));
+}
+
+constexpr std::string_view kGolden =
+    R"(event: message_start
+data: {"type":"message_start","message":{"id":"msg_1","type":"message","role":"assistant","model":"m","content":[],"stop_reason":null,"stop_sequence":null,"stop_details":null,"container":null,"diagnostics":null,"usage":{"input_tokens":12,"output_tokens":0,"cache_creation_input_tokens":0,"cache_read_input_tokens":0,"cache_creation":{"ephemeral_5m_input_tokens":0,"ephemeral_1h_input_tokens":0},"server_tool_use":null,"service_tier":"standard","inference_geo":null,"speed":"standard","output_tokens_details":null}}}
+
+event: content_block_start
+data: {"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}
+
+event: content_block_delta
+data: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"Hi"}}
+
+event: ping
+data: {"type":"ping"}
+
+event: content_block_delta
+data: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"\n😀"}}
+
+event: content_block_stop
+data: {"type":"content_block_stop","index":0}
+
+event: message_delta
+data: {"type":"message_delta","delta":{"stop_reason":"stop_sequence","stop_sequence":"X","stop_details":null,"container":null},"usage":{"input_tokens":8,"output_tokens":3,"cache_creation_input_tokens":0,"cache_read_input_tokens":4,"server_tool_use":null,"output_tokens_details":null}}
+
+event: message_stop
+data: {"type":"message_stop"}
+
+)";
+
+TEST(Sse, GoldenStream) {
+    SseMessage sse({.id = "msg_1", .model = "m"});
+    std::string out;
+    sse.start(out, 12);
+    sse.start(out, 99);  // only once
+    sse.text(out, "Hi");
+    SseMessage::ping(out);
+    sse.text(out, "\n😀");
+    Done done = done_event(StopReason::kStopSequence, 12, 3, 4);
+    done.stop_sequence = "X";
+    sse.done(out, done);
+    EXPECT_EQ(out, kGolden);
+}
+
+TEST(Sse, AnswerWithoutText) {
+    SseMessage sse({.id = "msg_1", .model = "m", .context_management = true});
+    std::string out;
+    sse.done(out, done_event(StopReason::kMaxTokens, 7, 0));
+    EXPECT_EQ(out.find("content_block"), std::string::npos);
+    EXPECT_NE(out.find("\"input_tokens\":7"), std::string::npos);
+    EXPECT_NE(out.find(R"("context_management":{"applied_edits":[]})"), std::string::npos);
+    EXPECT_TRUE(out.starts_with("event: message_start\n"));
+    EXPECT_TRUE(out.ends_with("event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n"));
+}
+
+}  // namespace
+}  // namespace zerohop::api

@@ -1,0 +1,43 @@
+// What the API is configured with. Built once by `app`, immutable afterwards, read by every I/O
+// thread.
+//
+// Engines, policy and the functions must outlive the Service; the functions are called
+// concurrently.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "api/catalog.h"
+#include "api/head_policy.h"
+#include "api/version.h"
+#include "base/clock.h"
+
+namespace zerohop::api {
+
+struct ServiceOptions {
+    std::vector<ServedModel> models;
+    HeadPolicy* head_policy = nullptr;  // null: everybody is the default principal
+    SamplingParams sampling_params = SamplingParams::kAccept;
+    std::int64_t body_cap_bytes = std::int64_t{32} << 20;
+    std::vector<std::string> cors_origins;  // exact origins, or "*"; empty: no CORS
+
+    std::int64_t ping_interval_ms = 10'000;  // silence in a stream before a ping
+    std::int64_t header_delay_ms = 10'000;   // streams: 200 leaves at the latest after this
+    // Non-streamed answers: after this long 200 leaves and white space keeps the connection alive
+    // (Node's fetch gives up after 300 s of silence). 0: off, the answer keeps its true status.
+    std::int64_t whole_keepalive_ms = 240'000;
+    std::int64_t deadline_ms = 0;  // whole request, first byte to last; 0: none
+
+    std::function<bool()> ready;     // empty: always ready
+    std::function<bool()> draining;  // empty: never
+    MonoClock clock;                 // empty: mono_now()
+
+    bool is_ready() const { return !ready || ready(); }
+    bool is_draining() const { return draining && draining(); }
+    MonoNs now() const { return clock ? clock() : mono_now(); }
+};
+
+}  // namespace zerohop::api

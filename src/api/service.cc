@@ -1,0 +1,203 @@
+#include "api/service.h"
+
+#include <algorithm>
+
+#include "api/gzip.h"
+#include "api/ids.h"
+#include "api/json_text.h"
+#include "api/models.h"
+
+namespace zerohop::api {
+namespace {
+
+// Already answered: nothing that still arrives matters. Keeps what the head reserved until the end.
+class AnsweredExchange final : public wire::Exchange {
+  public:
+    explicit AnsweredExchange(std::unique_ptr<Admission> admission = nullptr)
+        : admission_(std::move(admission)) {}
+    void on_body(std::string_view) override {}
+    void on_body_end() override {}
+    void on_writable() override {}
+    void on_disconnect() override {}
+
+  private:
+    std::unique_ptr<Admission> admission_;
+};
+
+std::string lower_case(std::string_view text) {
+    std::string out(text);
+    for (char& c : out)
+        if (c >= 'A' && c <= 'Z') c = static_cast<char>(c + 32);
+    return out;
+}
+
+Error unknown_version(std::string_view value) {
+    return Error{
+        .code = Code::kInvalidRequest,
+        .detail = value.empty()
+                      ? "anthropic-version: header is required; known versions: " +
+                            std::string(kKnownVersions)
+                      : "anthropic-version: " + in_quotes(value) +
+                            " is not known; known versions: " + std::string(kKnownVersions),
+        .origin = "api"};
+}
+
+// application/json, whatever its parameters.
+Status check_content_type(const wire::RequestHead& head) {
+    const std::string_view value = head.header("content-type");
+    std::string media = lower_case(value.substr(0, value.find(';')));
+    media.erase(media.find_last_not_of(" \t") + 1);
+    if (media == "application/json") return {};
+    return fail(Code::kUnsupportedMedia, "api",
+                value.empty() ? "content-type: header is required and must be application/json"
+                              : "content-type: must be application/json, not " + in_quotes(value));
+}
+
+}  // namespace
+
+Service::Service(ServiceOptions options)
+    : options_(std::move(options)), catalog_(options_.models) {}
+
+AnswerContext Service::make_context(const wire::RequestHead& head) const {
+    AnswerContext context;
+    context.request_id = new_id("req_");
+    context.trace_id = new_trace_id();
+    context.accept_gzip = accepts_gzip(head.header("accept-encoding"));
+    context.head_only = head.method == "HEAD";
+    add_cors(head, context);
+    return context;
+}
+
+std::unique_ptr<wire::Exchange> Service::on_head(const wire::RequestHead& head,
+                                                 wire::Responder& responder) {
+    AnswerContext context = make_context(head);
+    const auto refuse = [&](const Error& error, const std::vector<wire::Header>& extra = {}) {
+        answer_error(responder, context, error, extra);
+        return std::make_unique<AnsweredExchange>();
+    };
+    const Result<Route> route = match_route(head.path());
+    if (!route) return refuse(route.error());
+    context.openai_request_id = route->id == RouteId::kModelList || route->id == RouteId::kModel;
+    if (head.method == "OPTIONS" && !allowed_origin(head).empty()) {
+        answer_preflight(head, responder, context);
+        return std::make_unique<AnsweredExchange>();
+    }
+    if (!method_allowed(route->id, head.method)) {
+        const std::string allowed(allowed_methods(route->id));
+        return refuse(
+            Error{.code = Code::kMethodNotAllowed,
+                  .detail = in_quotes(head.method) + " is not allowed here; use " + allowed,
+                  .origin = "api"},
+            {{"allow", allowed}});
+    }
+    if (route->id == RouteId::kHealth || route->id == RouteId::kReady) {
+        answer_health(route->id, responder, context);
+        return std::make_unique<AnsweredExchange>();
+    }
+    if (options_.is_draining())
+        return refuse(Error{.code = Code::kUnavailable,
+                            .detail = "the server is shutting down; try again",
+                            .origin = "api"});
+    Result<HeadDecision> decision = decide(head);
+    if (!decision) return refuse(decision.error());
+    std::ranges::move(decision->response_headers, std::back_inserter(context.headers));
+    if (auto ok = check_size(head); !ok) return refuse(ok.error());
+
+    const std::string_view version_text = head.header("anthropic-version");
+    const std::optional<Version> version = parse_version(version_text);
+    const bool models = route->id == RouteId::kModelList || route->id == RouteId::kModel;
+    if (!version && !(models && version_text.empty())) return refuse(unknown_version(version_text));
+    if (models) {
+        answer_models(*route, head, responder, context);
+        return std::make_unique<AnsweredExchange>(std::move(decision->admission));
+    }
+    if (auto ok = check_content_type(head); !ok) return refuse(ok.error());
+    return std::make_unique<MessagesExchange>(
+        options_, catalog_, responder,
+        MessagesHead{.endpoint = route->id == RouteId::kCountTokens ? Endpoint::kCountTokens
+                                                                    : Endpoint::kMessages,
+                     .version = *version,
+                     .answer = std::move(context),
+                     .principal = std::move(decision->principal),
+                     .admission = std::move(decision->admission),
+                     .content_encoding = lower_case(head.header("content-encoding")),
+                     .content_length = head.content_length,
+                     .received_ns = head.first_byte_ns != 0 ? head.first_byte_ns : options_.now()});
+}
+
+Result<HeadDecision> Service::decide(const wire::RequestHead& head) const {
+    if (options_.head_policy == nullptr) return HeadDecision{};
+    return options_.head_policy->decide(head);
+}
+
+Status Service::check_size(const wire::RequestHead& head) const {
+    if (head.content_length <= options_.body_cap_bytes) return {};
+    return std::unexpected(body_too_large(options_.body_cap_bytes));
+}
+
+void Service::answer_health(RouteId id, wire::Responder& responder,
+                            const AnswerContext& context) const {
+    if (id == RouteId::kHealth) return answer_json(responder, context, 200, R"({"status":"ok"})");
+    if (options_.is_draining())
+        return answer_json(responder, context, 503, R"({"status":"draining"})");
+    if (!options_.is_ready())
+        return answer_json(responder, context, 503, R"({"status":"starting"})");
+    answer_json(responder, context, 200, R"({"status":"ready"})");
+}
+
+void Service::answer_models(const Route& route, const wire::RequestHead& head,
+                            wire::Responder& responder, const AnswerContext& context) const {
+    // Without the version header it is the OpenAI dialect, whose SDK does not page.
+    const std::size_t default_limit = head.has("anthropic-version") ? 20 : 1000;
+    Result<std::string> body = route.id == RouteId::kModelList
+                                   ? list_models(catalog_, head.query(), default_limit)
+                                   : get_model(catalog_, route.segment);
+    if (!body) return answer_error(responder, context, body.error());
+    answer_json(responder, context, 200, std::move(*body));
+}
+
+// --- CORS
+// -----------------------------------------------------------------------------------------
+
+// The configured origin that this request's Origin matches: itself or "*"; "" for none.
+std::string_view Service::allowed_origin(const wire::RequestHead& head) const {
+    const std::string_view origin = head.header("origin");
+    if (origin.empty()) return {};
+    for (const std::string& allowed : options_.cors_origins)
+        if (allowed == "*" || allowed == origin) return allowed;
+    return {};
+}
+
+void Service::add_cors(const wire::RequestHead& head, AnswerContext& context) const {
+    const std::string_view allowed = allowed_origin(head);
+    if (allowed.empty()) return;
+    context.headers.push_back({"access-control-allow-origin", std::string(allowed)});
+    if (allowed != "*") context.headers.push_back({"vary", "origin"});
+    context.headers.push_back(
+        {"access-control-expose-headers",
+         "request-id, x-request-id, x-anthropic-trace-id, retry-after, retry-after-ms, "
+         "x-should-retry, server-timing, anthropic-ratelimit-requests-limit, "
+         "anthropic-ratelimit-requests-remaining, anthropic-ratelimit-requests-reset, "
+         "anthropic-ratelimit-tokens-limit, anthropic-ratelimit-tokens-remaining, "
+         "anthropic-ratelimit-tokens-reset, anthropic-ratelimit-input-tokens-limit, "
+         "anthropic-ratelimit-input-tokens-remaining, anthropic-ratelimit-input-tokens-reset, "
+         "anthropic-ratelimit-output-tokens-limit, anthropic-ratelimit-output-tokens-remaining, "
+         "anthropic-ratelimit-output-tokens-reset"});
+}
+
+void Service::answer_preflight(const wire::RequestHead& head, wire::Responder& responder,
+                               const AnswerContext& context) const {
+    wire::ResponseHead answer = make_head(context, 204, {});
+    answer.headers.push_back({"access-control-allow-methods", "GET, HEAD, POST, OPTIONS"});
+    // What the browser asks for is what it gets: SDKs add headers with every release. The value was
+    // checked for illegal bytes when the head was read.
+    const std::string_view wanted = head.header("access-control-request-headers");
+    if (!wanted.empty())
+        answer.headers.push_back({"access-control-allow-headers", std::string(wanted)});
+    answer.headers.push_back({"access-control-max-age", "600"});
+    answer.content_length = 0;
+    responder.send_head(answer);
+    responder.finish();
+}
+
+}  // namespace zerohop::api

@@ -1,0 +1,48 @@
+// Service: the HTTP API. Every request head of every connection comes here first.
+//
+// on_head decides what the head alone can decide, in this order: route and method (404, 405),
+// draining (503), who asks (the HeadPolicy: 401, 403, 429, …), size (413), version, content type
+// and encoding (400, 415). What passes becomes a MessagesExchange or is answered at once.
+//
+// Threads: any number of I/O threads at once; immutable after construction. Outlives its exchanges.
+// Nothing fails: every outcome is an answer.
+#pragma once
+
+#include <memory>
+#include <string_view>
+
+#include "api/answer.h"
+#include "api/catalog.h"
+#include "api/messages_exchange.h"
+#include "api/options.h"
+#include "api/routes.h"
+#include "wire/http.h"
+
+namespace zerohop::api {
+
+class Service final : public wire::Dispatcher {
+  public:
+    explicit Service(ServiceOptions options);
+
+    std::unique_ptr<wire::Exchange> on_head(const wire::RequestHead& head,
+                                            wire::Responder& responder) override;
+
+    const Catalog& catalog() const { return catalog_; }
+
+  private:
+    AnswerContext make_context(const wire::RequestHead& head) const;
+    std::string_view allowed_origin(const wire::RequestHead& head) const;
+    void add_cors(const wire::RequestHead& head, AnswerContext& context) const;
+    void answer_preflight(const wire::RequestHead& head, wire::Responder& responder,
+                          const AnswerContext& context) const;
+    void answer_health(RouteId id, wire::Responder& responder, const AnswerContext& context) const;
+    void answer_models(const Route& route, const wire::RequestHead& head,
+                       wire::Responder& responder, const AnswerContext& context) const;
+    Result<HeadDecision> decide(const wire::RequestHead& head) const;
+    Status check_size(const wire::RequestHead& head) const;
+
+    ServiceOptions options_;
+    Catalog catalog_;
+};
+
+}  // namespace zerohop::api

@@ -1,0 +1,220 @@
+// The service over fakes: routes and head checks.
+#include "api/service.h"
+
+#include <gtest/gtest.h>
+
+#include "api/gzip.h"
+#include "api/test_service.h"
+
+namespace zerohop::api {
+namespace {
+
+// --- routes and head checks
+// -----------------------------------------------------------------------
+
+TEST_F(ServiceTest, UnknownPathsGetHelpfulErrors) {
+    const std::pair<const char*, const char*> rows[] = {
+        {"/", "'/': no such path"},
+        {"/metrics", "'/metrics': no such path"},
+        {"/v1/v1/messages",
+         "'/v1/v1/messages' has /v1 twice: the SDK adds it, so set the base URL without /v1"},
+        {"/v1/files/abc/content", "/v1/files is not served here"},
+        {"/v1/messages/batches", "/v1/messages/batches is not served here"},
+        {"/v1/skills", "/v1/skills is not served here"},
+        {"/v1/chat/completions", "/v1/chat/completions is not served here"},
+        {"/v1/complete", "the legacy text completions are not served; use POST /v1/messages"},
+        {"/v1/models/org/name", "no such path; a model id that contains '/' must be sent with %2F"},
+        {"/messages", "'/messages': no such path; did you mean /v1/messages'"},
+    };
+    for (const auto& [path, message] : rows) {
+        SCOPED_TRACE(path);
+        EXPECT_EQ(error_of(send(head_of("POST", path)), 404, "not_found_error"), message);
+    }
+    EXPECT_EQ(policy_.asked, 0);
+}
+
+TEST_F(ServiceTest, WrongMethodsAre405WithAllow) {
+    auto& r = get("/v1/messages?beta=true");
+    EXPECT_EQ(error_of(r, 405, "invalid_request_error"), "'GET' is not allowed here; use POST");
+    EXPECT_EQ(r.header("allow"), "POST");
+    auto& models = send(head_of("POST", "/v1/models"));
+    error_of(models, 405, "invalid_request_error");
+    EXPECT_EQ(models.header("allow"), "GET, HEAD");
+    error_of(send(head_of("OPTIONS", "/v1/messages")), 405, "invalid_request_error");
+    auto& head_only = send(head_of("HEAD", "/v1/messages"));
+    EXPECT_EQ(head_only.head.status, 405);
+    EXPECT_EQ(head_only.body, "");
+}
+
+TEST_F(ServiceTest, HealthNeedsNoKey) {
+    policy_.refusal = Error{.code = Code::kAuthentication, .detail = "no", .origin = "t"};
+    EXPECT_EQ(get("/healthz").head.status, 200);
+    EXPECT_EQ(get("/readyz").body, R"({"status":"ready"})");
+    ready_ = false;
+    EXPECT_EQ(get("/readyz").head.status, 503);
+    ready_ = true;
+    draining_ = true;
+    EXPECT_EQ(get("/readyz").head.status, 503);
+    EXPECT_EQ(get("/readyz").body, R"({"status":"draining"})");
+    EXPECT_EQ(get("/healthz").head.status, 200);
+    auto& r = send(head_of("HEAD", "/healthz"));
+    EXPECT_EQ(r.body, "");
+    EXPECT_EQ(r.head.content_length, 15);
+    EXPECT_TRUE(r.finished);
+}
+
+TEST_F(ServiceTest, PolicyRefusesBeforeTheBody) {
+    policy_.refusal = Error{.code = Code::kAuthentication, .detail = "bad key", .origin = "auth"};
+    auto head = head_of("POST", "/v1/messages");
+    head.content_length = std::int64_t{33} << 20;
+    remove(head, "anthropic-version");
+    auto& r = send(head);
+    EXPECT_EQ(error_of(r, 401, "authentication_error"), "bad key");
+    EXPECT_EQ(r.header("retry-after-ms"), "1");
+    EXPECT_EQ(r.continues, 0);
+    exchange_->on_body("ignored");
+    exchange_->on_body_end();
+    EXPECT_EQ(r.heads, 1);
+    error_of(get("/v1/models"), 401, "authentication_error");
+}
+
+TEST_F(ServiceTest, DrainingIs503) {
+    draining_ = true;
+    auto& r = post(body_of(""));
+    error_of(r, 503, "api_error");
+    EXPECT_EQ(r.header("retry-after"), "1");
+    EXPECT_EQ(r.header("x-should-retry"), "true");
+    EXPECT_EQ(engine_.submitted, 0);
+}
+
+TEST_F(ServiceTest, SizeBeforeVersionBeforeContentType) {
+    auto head = head_of("POST", "/v1/messages");
+    head.content_length = (std::int64_t{32} << 20) + 1;
+    remove(head, "anthropic-version");
+    remove(head, "content-type");
+    EXPECT_EQ(error_of(send(head), 413, "request_too_large"),
+              "body: larger than the limit of 33554432 bytes");
+    head.content_length = std::int64_t{32} << 20;
+    EXPECT_EQ(error_of(send(head), 400, "invalid_request_error"),
+              "anthropic-version: header is required; known versions: 2023-06-01, 2026-10-21");
+    set(head, "anthropic-version", "2020-01-01");
+    EXPECT_EQ(
+        error_of(send(head), 400, "invalid_request_error"),
+        "anthropic-version: '2020-01-01' is not known; known versions: 2023-06-01, 2026-10-21");
+    set(head, "anthropic-version", "2023-06-01");
+    EXPECT_EQ(error_of(send(head), 415, "invalid_request_error"),
+              "content-type: header is required and must be application/json");
+    set(head, "content-type", "text/plain");
+    EXPECT_EQ(error_of(send(head), 415, "invalid_request_error"),
+              "content-type: must be application/json, not 'text/plain'");
+    set(head, "content-type", "Application/JSON ; charset=utf-8");
+    EXPECT_EQ(send(head).heads, 0);
+    EXPECT_EQ(responder_->continues, 1);
+    set(head, "content-encoding", "br");
+    error_of(send(head), 400, "invalid_request_error");
+    EXPECT_EQ(json::parse(responder_->body)["error"]["details"]["error_code"],
+              "request_body_encoding_unsupported");
+    EXPECT_EQ(responder_->continues, 0);
+}
+
+TEST_F(ServiceTest, BytesThatAreNotUtf8DoNotReachTheAnswer) {
+    auto head = head_of("POST", "/v1/messages");
+    set(head, "anthropic-version", "\xff\xfe");
+    error_of(send(head), 400, "invalid_request_error");  // parses the body: it is valid JSON
+    error_of(get("/v1/models/%ff%fe"), 404, "not_found_error");
+    error_of(get("/v1/models?after_id=%ff"), 400, "invalid_request_error");
+    error_of(get("/\xc3("), 404, "not_found_error");
+}
+
+TEST_F(ServiceTest, ChunkedBodyOverTheCapIs413Once) {
+    options_.body_cap_bytes = 100;
+    send(head_of("POST", "/v1/messages"));
+    exchange_->on_body(std::string(60, ' '));
+    EXPECT_EQ(responder_->heads, 0);
+    exchange_->on_body(std::string(60, ' '));
+    error_of(*responder_, 413, "request_too_large");
+    exchange_->on_body(std::string(60, ' '));
+    exchange_->on_body_end();
+    exchange_->on_disconnect();
+    EXPECT_EQ(responder_->heads, 1);
+}
+
+TEST_F(ServiceTest, GzipBodyIsRead) {
+    auto head = head_of("POST", "/v1/messages");
+    set(head, "content-encoding", "GZIP");
+    send(head);
+    exchange_->on_body(gzip_compress(body_of("")).value());
+    exchange_->on_body_end();
+    EXPECT_EQ(engine_.submitted, 1);
+}
+
+TEST_F(ServiceTest, CorsOnlyWhenConfigured) {
+    auto head = head_of("OPTIONS", "/v1/messages");
+    set(head, "origin", "https://app.example");
+    set(head, "access-control-request-headers", "authorization,x-stainless-os");
+    error_of(send(head), 405, "invalid_request_error");
+    service_.reset();
+    options_.cors_origins = {"https://app.example"};
+    auto& r = send(head);
+    EXPECT_EQ(r.head.status, 204);
+    EXPECT_TRUE(r.finished);
+    EXPECT_EQ(r.header("access-control-allow-origin"), "https://app.example");
+    EXPECT_EQ(r.header("access-control-allow-headers"), "authorization,x-stainless-os");
+    EXPECT_EQ(r.header("vary"), "origin");
+    EXPECT_EQ(policy_.asked, 0);  // a preflight carries no key
+    set(head, "origin", "https://evil.example");
+    EXPECT_EQ(send(head).head.status, 405);
+    EXPECT_EQ(responder_->header("access-control-allow-origin"), "(absent)");
+    auto models = head_of("GET", "/v1/models");
+    set(models, "origin", "https://app.example");
+    EXPECT_NE(send(models).header("access-control-expose-headers").find("request-id"),
+              std::string::npos);
+}
+
+// --- models
+// ---------------------------------------------------------------------------------------
+
+TEST_F(ServiceTest, ModelsServeBothDialects) {
+    auto head = head_of("GET", "/v1/models");
+    auto& r = send(head);
+    EXPECT_EQ(r.head.status, 200);
+    EXPECT_EQ(r.header("x-request-id"), r.header("request-id"));
+    EXPECT_EQ(r.header("anthropic-ratelimit-requests-limit"), "10");
+    EXPECT_EQ(policy_.live, 1);
+    const json list = json::parse(r.body);
+    EXPECT_EQ(list["object"], "list");
+    EXPECT_EQ(list["has_more"], false);
+    EXPECT_EQ(list["first_id"], "m");
+    EXPECT_EQ(list["last_id"], "org/name");
+    const json& model = list["data"][0];
+    EXPECT_EQ(model["id"], "m");  // the newer one first
+    EXPECT_EQ(model["type"], "model");
+    EXPECT_EQ(model["object"], "model");
+    EXPECT_EQ(model["display_name"], "m (fake)");
+    EXPECT_EQ(model["created_at"], "1970-01-01T00:00:02Z");
+    EXPECT_EQ(model["created"], 2);
+    EXPECT_EQ(model["owned_by"], "zerohop");
+    EXPECT_EQ(model["max_input_tokens"], 8192);
+    EXPECT_EQ(model["max_tokens"], 8192);
+    EXPECT_EQ(model["lifecycle"], "active");
+    EXPECT_EQ(model["capabilities"]["thinking"]["types"]["disabled"]["supported"], true);
+    // The OpenAI SDK sends no version.
+    remove(head, "anthropic-version");
+    EXPECT_EQ(send(head).head.status, 200);
+    set(head, "anthropic-version", "x");
+    error_of(send(head), 400, "invalid_request_error");
+}
+
+TEST_F(ServiceTest, ModelIdsArePercentDecoded) {
+    EXPECT_EQ(json::parse(get("/v1/models/org%2Fname").body)["id"], "org/name");
+    EXPECT_EQ(json::parse(get("/v1/models/claude").body)["id"], "m");
+    EXPECT_EQ(error_of(get("/v1/models/none"), 404, "not_found_error"),
+              "model: 'none' is not served here; served: 'm', 'org/name'");
+    EXPECT_EQ(error_of(get("/v1/models/a%2"), 400, "invalid_request_error"),
+              "path: malformed percent-encoding");
+    EXPECT_EQ(error_of(get("/v1/models/"), 404, "not_found_error"),
+              "no such path; a model id that contains '/' must be sent with %2F");
+}
+
+}  // namespace
+}  // namespace zerohop::api

@@ -1,0 +1,295 @@
+#include "app/config.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <toml++/toml.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <set>
+
+namespace zerohop::app {
+namespace {
+
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+    std::vector<std::size_t> row(b.size() + 1);
+    for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
+    for (std::size_t i = 1; i <= a.size(); ++i) {
+        std::size_t diagonal = row[0]++;
+        for (std::size_t j = 1; j <= b.size(); ++j) {
+            const std::size_t above = row[j];
+            row[j] = std::min({row[j] + 1, row[j - 1] + 1, diagonal + (a[i - 1] != b[j - 1])});
+            diagonal = above;
+        }
+    }
+    return row[b.size()];
+}
+
+template <class Owner>
+std::string nearest(std::string_view unknown, const std::vector<Field<Owner>>& fields,
+                    std::string_view prefix) {
+    // Compares the last part of the name as well: `port` under the wrong section still finds its
+    // home.
+    std::string_view best;
+    std::size_t best_distance = 4;
+    for (const auto& field : fields) {
+        const std::string full = fmt::format("{}{}", prefix, field.name);
+        const std::string_view leaf = field.name.substr(field.name.rfind('.') + 1);
+        const std::string_view unknown_leaf = unknown.substr(unknown.rfind('.') + 1);
+        const std::size_t d =
+            std::min(edit_distance(unknown, full), edit_distance(unknown_leaf, leaf) + 1);
+        if (d < best_distance) {
+            best_distance = d;
+            best = field.name;
+        }
+    }
+    if (best.empty()) return "; `zerohop config defaults` lists the known keys";
+    return fmt::format("; did you mean {}{}?", prefix, best);
+}
+
+class Reader {
+  public:
+    explicit Reader(std::string_view source) : source_(source) {}
+
+    std::unexpected<Error> error(const toml::node& at, std::string text) const {
+        return fail(Code::kInvalidRequest, "config",
+                    fmt::format("{}:{}: {}", source_, at.source().begin.line, text));
+    }
+
+    template <class Owner>
+    Status assign(const toml::node& node, const Field<Owner>& field, Owner& owner,
+                  std::string_view full_name) const {
+        const FieldRef ref = field.ref(owner);
+        if (bool* const* flag = std::get_if<bool*>(&ref)) {
+            if (!node.is_boolean())
+                return error(node, fmt::format("{} must be true or false", full_name));
+            **flag = node.as_boolean()->get();
+        } else if (std::int64_t* const* number = std::get_if<std::int64_t*>(&ref)) {
+            if (!node.is_integer())
+                return error(node, fmt::format("{} must be a whole number{}", full_name,
+                                               unit_words(field.unit)));
+            const std::int64_t value = node.as_integer()->get();
+            if (value < field.min || value > field.max)
+                return error(node, fmt::format("{} is {}, but must lie between {} and {}",
+                                               full_name, value, field.min, field.max));
+            **number = value;
+        } else if (double* const* real = std::get_if<double*>(&ref)) {
+            if (!node.is_number())
+                return error(node, fmt::format("{} must be a number", full_name));
+            const double value = *node.value<double>();
+            if (!(value >= static_cast<double>(field.min) &&
+                  value <= static_cast<double>(field.max)))
+                return error(node, fmt::format("{} is {}, but must lie between {} and {}",
+                                               full_name, value, field.min, field.max));
+            **real = value;
+        } else if (std::string* const* text = std::get_if<std::string*>(&ref)) {
+            if (!node.is_string())
+                return error(node, fmt::format("{} must be a string", full_name));
+            **text = node.as_string()->get();
+            if (!field.choices.empty() && !is_choice(**text, field.choices))
+                return error(node, fmt::format("{} is \"{}\", but must be one of {}", full_name,
+                                               **text, field.choices));
+        } else {
+            auto* list = std::get<std::vector<std::string>*>(ref);
+            const toml::array* array = node.as_array();
+            if (array == nullptr)
+                return error(node,
+                             fmt::format("{} must be a list of strings, e.g. [\"…\"]", full_name));
+            list->clear();
+            for (const toml::node& item : *array) {
+                if (!item.is_string())
+                    return error(item, fmt::format("{} must hold strings only", full_name));
+                list->push_back(item.as_string()->get());
+            }
+        }
+        return {};
+    }
+
+    // Walks `table`; names below it are prefix + key. Sections are the prefixes that fields have.
+    template <class Owner>
+    Status table(const toml::table& table, const std::vector<Field<Owner>>& fields, Owner& owner,
+                 const std::string& prefix, std::string_view shown_prefix) const {
+        for (const auto& [key, node] : table) {
+            const std::string name = prefix + std::string(key.str());
+            if (prefix.empty() && name == "model") continue;  // read by models()
+            const auto field = std::find_if(fields.begin(), fields.end(),
+                                            [&](const auto& f) { return f.name == name; });
+            const std::string full = fmt::format("{}{}", shown_prefix, name);
+            if (field != fields.end()) {
+                if (Status s = assign(node, *field, owner, full); !s) return s;
+                continue;
+            }
+            const bool section = std::any_of(fields.begin(), fields.end(), [&](const auto& f) {
+                return f.name.starts_with(name + ".");
+            });
+            if (section && node.is_table()) {
+                if (Status s =
+                        this->table(*node.as_table(), fields, owner, name + ".", shown_prefix);
+                    !s)
+                    return s;
+                continue;
+            }
+            return error(
+                node, fmt::format("unknown key {}{}", full, nearest(name, fields, shown_prefix)));
+        }
+        return {};
+    }
+
+    Status models(const toml::table& root, Config& config) const {
+        const toml::node* node = root.get("model");
+        if (node == nullptr) return {};
+        const toml::array* array = node->as_array();
+        if (array == nullptr || !array->is_homogeneous(toml::node_type::table))
+            return error(*node,
+                         "models are written as [[model]] tables, each with path = \"….gguf\"");
+        for (const toml::node& item : *array) {
+            ModelConfig model;
+            if (Status s = table(*item.as_table(), model_fields(), model, "", "model."); !s)
+                return s;
+            if (model.path.empty()) return error(item, "model.path is missing: name the GGUF file");
+            config.models.push_back(std::move(model));
+        }
+        return {};
+    }
+
+  private:
+    static std::string unit_words(std::string_view unit) {
+        return unit.empty() ? std::string() : fmt::format(" of {}", unit);
+    }
+    static bool is_choice(std::string_view value, std::string_view choices) {
+        while (!choices.empty()) {
+            const std::size_t bar = choices.find('|');
+            if (choices.substr(0, bar) == value) return true;
+            if (bar == std::string_view::npos) break;
+            choices.remove_prefix(bar + 1);
+        }
+        return false;
+    }
+
+    std::string_view source_;
+};
+
+std::string value_as_toml(const FieldRef& ref) {
+    if (bool* const* flag = std::get_if<bool*>(&ref)) return **flag ? "true" : "false";
+    if (std::int64_t* const* number = std::get_if<std::int64_t*>(&ref))
+        return fmt::format("{}", **number);
+    if (double* const* real = std::get_if<double*>(&ref)) return fmt::format("{:.1f}", **real);
+    if (std::string* const* text = std::get_if<std::string*>(&ref))
+        return fmt::format("\"{}\"", **text);
+    std::vector<std::string> quoted;
+    for (const std::string& item : *std::get<std::vector<std::string>*>(ref))
+        quoted.push_back(fmt::format("\"{}\"", item));
+    return fmt::format("[{}]", fmt::join(quoted, ", "));
+}
+
+template <class Owner>
+void describe(std::string& out, const Field<Owner>& field, Owner& owner, std::string_view leaf) {
+    out += fmt::format("# {}", field.doc);
+    if (!field.unit.empty()) out += fmt::format(" Unit: {}.", field.unit);
+    if (!field.choices.empty()) out += fmt::format(" One of: {}.", field.choices);
+    out += fmt::format("\n{} = {}\n", leaf, value_as_toml(field.ref(owner)));
+}
+
+}  // namespace
+
+Result<Config> parse_config(std::string_view toml_text, std::string_view source_name) {
+    toml::table root;
+    try {
+        root = toml::parse(toml_text, source_name);
+    } catch (const toml::parse_error& e) {
+        return fail(Code::kInvalidRequest, "config",
+                    fmt::format("{}:{}: {}", source_name, e.source().begin.line, e.description()));
+    }
+    Config config;
+    const Reader reader(source_name);
+    if (Status s = reader.table(root, config_fields(), config, "", ""); !s)
+        return std::unexpected(s.error());
+    if (Status s = reader.models(root, config); !s) return std::unexpected(s.error());
+    return config;
+}
+
+ModelConfig model_from_flag(std::string_view flag) {
+    ModelConfig model;
+    model.path = flag;
+    const std::size_t equals = flag.rfind('=');
+    if (equals == std::string_view::npos) return model;
+    if (flag.starts_with("null:")) {
+        // The script has equals signs of its own: only a second one in its last setting starts the
+        // id ("null:tokens=5=id"), or one right after the colon ("null:=id").
+        const std::string_view last = flag.substr(flag.find_last_of(",:") + 1);
+        if (!last.starts_with('=') && std::count(last.begin(), last.end(), '=') < 2) return model;
+    }
+    model.path = flag.substr(0, equals);
+    model.id = flag.substr(equals + 1);
+    return model;
+}
+
+Status finish_config(Config& config) {
+    if (config.tls.certificate.empty() != config.tls.key.empty())
+        return fail(Code::kInvalidRequest, "config",
+                    "tls.certificate and tls.key belong together: set both, or neither for a "
+                    "development certificate");
+    std::set<std::string> names;
+    for (ModelConfig& model : config.models) {
+        if (model.id.empty()) {
+            model.id = model.path.starts_with("null:")
+                           ? "null"
+                           : std::filesystem::path(model.path).stem().string();
+        }
+        std::vector<std::string> all = model.aliases;
+        all.push_back(model.id);
+        for (const std::string& name : all)
+            if (!names.insert(name).second)
+                return fail(Code::kInvalidRequest, "config",
+                            fmt::format("two models are called \"{}\": give one another id "
+                                        "(--model PATH=ID or id = \"…\")",
+                                        name));
+    }
+    return {};
+}
+
+Result<Config> read_config(const std::string& path) {
+    std::FILE* file = std::fopen(path.c_str(), "rb");
+    if (file == nullptr)
+        return fail(Code::kInvalidRequest, "config",
+                    fmt::format("{}: cannot be read ({})", path, std::strerror(errno)));
+    std::string text;
+    char buffer[4096];
+    for (std::size_t n; (n = std::fread(buffer, 1, sizeof buffer, file)) > 0;)
+        text.append(buffer, n);
+    std::fclose(file);
+    return parse_config(text, path);
+}
+
+std::string documented_defaults() {
+    std::string out =
+        "# zerohop's configuration with every key at its default. None has to be set.\n"
+        "# Use: zerohop serve --config zerohop.toml\n";
+    Config config;
+    std::string_view section;
+    for (const Field<Config>& field : config_fields()) {
+        const std::size_t dot = field.name.find('.');
+        if (field.name.substr(0, dot) != section) {
+            section = field.name.substr(0, dot);
+            out += fmt::format("\n[{}]\n", section);
+        }
+        describe(out, field, config, field.name.substr(dot + 1));
+    }
+    out +=
+        "\n# One table per model; --model PATH=ID on the command line adds to them.\n# [[model]]\n";
+    ModelConfig model;
+    std::string models;
+    for (const Field<ModelConfig>& field : model_fields())
+        describe(models, field, model, field.name);
+    for (std::size_t at = 0; at < models.size();) {
+        const std::size_t end = models.find('\n', at);
+        const std::string_view line = std::string_view(models).substr(at, end - at);
+        out += fmt::format("{}{}\n", line.starts_with('#') ? "#" : "# ", line);
+        at = end + 1;
+    }
+    return out;
+}
+
+}  // namespace zerohop::app

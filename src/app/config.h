@@ -1,0 +1,125 @@
+// Config: everything an operator can set, with its default. Read from TOML, command-line flags on
+// top.
+//
+// One table (config_fields.cc) names every key with type, unit, range and meaning; reading,
+// checking, "did you mean" and `zerohop config defaults` all come from it, so they cannot disagree.
+// Threads: built on the main thread, then immutable. Errors: kInvalidRequest with file, line and
+// cure.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "base/error.h"
+
+namespace zerohop::app {
+
+struct ModelConfig {
+    std::string id;    // public id; default: the file's name without .gguf
+    std::string path;  // GGUF file, or "null:…" for the scripted engine
+    std::vector<std::string> aliases;
+    std::int64_t context_tokens = 0;  // 0: the model's own, bounded by kv_tokens
+    std::int64_t kv_tokens = 0;       // 0: chosen from free memory
+    std::int64_t max_sequences = 8;
+    std::int64_t max_output_tokens = 0;  // 0: the context
+    std::int64_t batch_tokens = 512;
+    std::int64_t step_ms = 120;
+    std::int64_t threads = 0;  // 0: measured
+    std::string flash_attention = "auto";
+    std::string kv_type = "auto";
+    std::string kv_layout = "auto";
+    std::int64_t gpu_layers = 999;
+    std::int64_t queue_requests = 256;
+    std::int64_t queue_tokens = 1'000'000;
+    double temperature = -1;  // < 0: the model file's own, else 1
+    double top_p = -1;
+    std::int64_t top_k = -1;
+    std::int64_t seed = -1;  // < 0: random
+};
+
+struct Config {
+    struct Server {
+        std::vector<std::string> listen = {"127.0.0.1:8080"};
+        std::vector<std::string> listen_tls = {"127.0.0.1:8443"};
+        std::int64_t io_threads = 0;
+        std::int64_t drain_s = 30;
+        bool reuse_port = false;
+        std::string access_log;
+    } server;
+    struct Tls {
+        std::string certificate;
+        std::string key;
+    } tls;
+    struct Limits {
+        std::int64_t connections = 10'000;
+        std::int64_t connections_per_address = 4'096;
+        std::int64_t streams_per_connection = 256;
+        std::int64_t head_bytes = 65'536;
+        std::int64_t head_fields = 128;
+        std::int64_t body_bytes = 32 * 1024 * 1024;
+        std::int64_t handshake_s = 10;
+        std::int64_t head_s = 15;
+        std::int64_t idle_s = 400;
+        std::int64_t body_idle_s = 30;
+        std::int64_t write_stall_s = 60;
+        std::int64_t min_bytes_per_s = 256;
+        std::int64_t connection_buffer_bytes = 4 * 1024 * 1024;
+        std::int64_t total_buffer_bytes = 1024LL * 1024 * 1024;
+    } limits;
+    struct Api {
+        std::string sampling_params = "accept";
+        std::int64_t ping_s = 10;
+        std::int64_t header_delay_s = 10;
+        std::int64_t keepalive_whitespace_s = 240;
+        std::int64_t request_timeout_s = 0;
+        std::vector<std::string> cors_origins;
+    } api;
+    struct Auth {
+        std::vector<std::string> keys;
+    } auth;
+    struct Log {
+        std::string format = "auto";
+        std::string level = "info";
+    } log;
+    struct Engine {
+        std::string cache_dir;
+        std::int64_t tokenizer_threads = 2;
+    } engine;
+    std::vector<ModelConfig> models;
+};
+
+// A place to put a value: what the TOML must hold is its type.
+using FieldRef =
+    std::variant<bool*, std::int64_t*, double*, std::string*, std::vector<std::string>*>;
+
+template <class Owner>
+struct Field {
+    std::string_view name;  // "server.listen", or "context_tokens" for a model
+    std::string_view unit;  // "tokens", "s", … or ""
+    std::string_view doc;   // one sentence
+    std::int64_t min = 0;   // numbers only
+    std::int64_t max = INT64_MAX;
+    std::string_view choices = {};  // "a|b|c" for strings, empty: any
+    FieldRef (*ref)(Owner&) = nullptr;
+};
+
+const std::vector<Field<Config>>& config_fields();
+const std::vector<Field<ModelConfig>>& model_fields();
+
+// Reads a TOML file over the defaults. All errors name the file, the line and what to write
+// instead.
+Result<Config> read_config(const std::string& path);
+Result<Config> parse_config(std::string_view toml, std::string_view source_name);
+
+// "path.gguf", "path.gguf=public-id", "null:tokens=5=id": as --model takes it.
+ModelConfig model_from_flag(std::string_view flag);
+// Fills default ids; rejects two models of one name, missing paths, half a TLS pair.
+Status finish_config(Config& config);
+
+// The whole configuration with comments, as a TOML file that means the defaults.
+std::string documented_defaults();
+
+}  // namespace zerohop::app

@@ -1,0 +1,91 @@
+#include "app/config.h"
+
+#include <gtest/gtest.h>
+
+namespace zerohop::app {
+namespace {
+
+std::string error_of(std::string_view toml) {
+    const Result<Config> config = parse_config(toml, "test.toml");
+    return config ? "accepted" : config.error().detail;
+}
+
+TEST(Config, DocumentedDefaultsMeanTheDefaults) {
+    const std::string text = documented_defaults();
+    const Result<Config> config = parse_config(text, "defaults");
+    ASSERT_TRUE(config) << config.error().detail;
+    for (const auto& field : config_fields()) {
+        EXPECT_NE(text.find(field.name.substr(field.name.find('.') + 1)), std::string::npos);
+        EXPECT_FALSE(field.doc.empty()) << field.name;
+    }
+    EXPECT_EQ(config->limits.body_bytes, 32 * 1024 * 1024);
+    EXPECT_EQ(config->server.listen, Config().server.listen);
+    EXPECT_TRUE(config->models.empty());
+}
+
+TEST(Config, ModelTableUncommentedParses) {
+    std::string text = documented_defaults();
+    std::string models;
+    for (std::size_t at = text.find("# [[model]]"); at < text.size();) {
+        const std::size_t end = text.find('\n', at);
+        std::string line = text.substr(at, end - at);
+        if (line.starts_with("# ")) line = line.substr(2);
+        if (line == "path = \"\"") line = "path = \"m.gguf\"";
+        models += line + "\n";
+        at = end + 1;
+    }
+    const Result<Config> config = parse_config(models, "models");
+    ASSERT_TRUE(config) << config.error().detail << models;
+    ASSERT_EQ(config->models.size(), 1U);
+    EXPECT_EQ(config->models[0].max_sequences, ModelConfig().max_sequences);
+}
+
+TEST(Config, UnknownKeysNameTheNearest) {
+    EXPECT_NE(error_of("[server]\nlisen = []")
+                  .find("test.toml:2: unknown key server.lisen; did you mean server.listen?"),
+              std::string::npos)
+        << error_of("[server]\nlisen = []");
+    EXPECT_NE(error_of("io_threads = 2").find("server.io_threads"), std::string::npos);
+    EXPECT_NE(error_of("[[model]]\npath = \"x\"\nthread = 2").find("did you mean model.threads?"),
+              std::string::npos);
+    EXPECT_NE(error_of("[zzzzzzzz]\nqqqqq = 1").find("config defaults"), std::string::npos);
+}
+
+TEST(Config, WrongTypesRangesAndChoicesSayWhatToWrite) {
+    EXPECT_NE(error_of("[api]\nping_s = \"10\"").find("whole number of s"), std::string::npos);
+    EXPECT_NE(error_of("[api]\nping_s = 0").find("between 1 and 240"), std::string::npos);
+    EXPECT_NE(error_of("[api]\nsampling_params = \"maybe\"").find("accept|strict"),
+              std::string::npos);
+    EXPECT_NE(error_of("[server]\nlisten = \"x\"").find("list of strings"), std::string::npos);
+    EXPECT_NE(error_of("[server]\nlisten = [1]").find("strings only"), std::string::npos);
+    EXPECT_NE(error_of("[server").find("test.toml:1"), std::string::npos);
+    EXPECT_NE(error_of("model = 3").find("[[model]]"), std::string::npos);
+    EXPECT_NE(error_of("[[model]]\nid = \"x\"").find("path is missing"), std::string::npos);
+    EXPECT_NE(error_of("server = 3").find("unknown key server"), std::string::npos);
+}
+
+TEST(Config, ModelFlags) {
+    EXPECT_EQ(model_from_flag("a/b.gguf=pub").id, "pub");
+    EXPECT_EQ(model_from_flag("a/b.gguf=pub").path, "a/b.gguf");
+    EXPECT_EQ(model_from_flag("a/b.gguf").id, "");
+    EXPECT_EQ(model_from_flag("null:tokens=5").id, "");
+    EXPECT_EQ(model_from_flag("null:tokens=5,delay_ms=1=n").id, "n");
+    EXPECT_EQ(model_from_flag("null:tokens=5,delay_ms=1=n").path, "null:tokens=5,delay_ms=1");
+    EXPECT_EQ(model_from_flag("null:=n").id, "n");
+    EXPECT_EQ(model_from_flag("null:").id, "");
+}
+
+TEST(Config, FinishNamesAndChecks) {
+    Config config;
+    config.models = {model_from_flag("x/one.gguf"), model_from_flag("x/two.gguf=one")};
+    EXPECT_NE(finish_config(config).error().detail.find("two models are called \"one\""),
+              std::string::npos);
+    config.models.pop_back();
+    EXPECT_TRUE(finish_config(config));
+    EXPECT_EQ(config.models[0].id, "one");
+    config.tls.key = "k.pem";
+    EXPECT_FALSE(finish_config(config));
+}
+
+}  // namespace
+}  // namespace zerohop::app

@@ -1,0 +1,285 @@
+#include "app/server.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <atomic>
+#include <charconv>
+#include <filesystem>
+#include <thread>
+
+#include "admit/key_policy.h"
+#include "api/service.h"
+#include "app/version.h"
+#include "base/log.h"
+#include "net/dev_cert.h"
+#include "net/server.h"
+
+namespace zerohop::app {
+namespace {
+
+// What running answers may still take to leave after their engine was stopped.
+constexpr std::int64_t kFlushNs = 2 * kNsPerSec;
+
+sigset_t handled_signals() {
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGHUP);
+    return set;
+}
+
+Result<net::ListenerOptions> listener_of(const std::string& text, bool tls, bool reuse_port) {
+    net::ListenerOptions options;
+    options.tls = tls;
+    options.reuse_port = reuse_port;
+    if (text.starts_with("fd:")) {
+        const auto [end, ec] =
+            std::from_chars(text.data() + 3, text.data() + text.size(), options.inherited_fd);
+        if (ec == std::errc() && end == text.data() + text.size()) return options;
+    }
+    const std::size_t colon = text.rfind(':');
+    std::string_view address = std::string_view(text).substr(0, colon);
+    if (address.starts_with('[') && address.ends_with(']'))
+        address = address.substr(1, address.size() - 2);
+    options.address = address == "localhost" ? "127.0.0.1" : address == "*" ? "0.0.0.0" : address;
+    unsigned port = 65'536;
+    if (colon != std::string::npos)
+        std::from_chars(text.data() + colon + 1, text.data() + text.size(), port);
+    if (port > 65'535 || address.empty())
+        return fail(Code::kInvalidRequest, "config",
+                    fmt::format("\"{}\" is no address to listen on: write ADDRESS:PORT, e.g. "
+                                "127.0.0.1:8080 or [::1]:8080",
+                                text));
+    options.port = static_cast<std::uint16_t>(port);
+    return options;
+}
+
+bool is_loopback(const net::ListenerOptions& listener) {
+    return listener.address.starts_with("127.") || listener.address == "::1";
+}
+
+Result<std::vector<net::ListenerOptions>> listeners_of(const Config& config) {
+    std::vector<net::ListenerOptions> listeners;
+    for (const bool tls : {false, true}) {
+        for (const std::string& text : tls ? config.server.listen_tls : config.server.listen) {
+            Result<net::ListenerOptions> listener =
+                listener_of(text, tls, config.server.reuse_port);
+            if (!listener) return std::unexpected(listener.error());
+            if (config.auth.keys.empty() &&
+                (listener->inherited_fd >= 0 || !is_loopback(*listener)))
+                return fail(
+                    Code::kInvalidRequest, "config",
+                    fmt::format(
+                        "{} can be reached by others, but no API keys are configured: put hashes "
+                        "into auth.keys (`zerohop config hash-key`), or listen on 127.0.0.1",
+                        text));
+            listeners.push_back(std::move(*listener));
+        }
+    }
+    if (listeners.empty())
+        return fail(Code::kInvalidRequest, "config",
+                    "nothing to listen on: set server.listen or server.listen_tls");
+    return listeners;
+}
+
+net::Limits limits_of(const Config& config) {
+    const Config::Limits& in = config.limits;
+    net::Limits out;
+    out.connections = static_cast<std::size_t>(in.connections);
+    out.connections_per_address = static_cast<std::size_t>(in.connections_per_address);
+    out.handshake_ms = in.handshake_s * 1000;
+    out.write_window_ms = in.write_stall_s * 1000;
+    out.write_min_rate = in.min_bytes_per_s;
+    out.connection_bytes = static_cast<std::size_t>(in.connection_buffer_bytes);
+    out.total_bytes = static_cast<std::size_t>(in.total_buffer_bytes);
+    out.wire.head_bytes = static_cast<std::size_t>(in.head_bytes);
+    out.wire.header_count = static_cast<std::size_t>(in.head_fields);
+    out.wire.head_ms = in.head_s * 1000;
+    out.wire.idle_ms = in.idle_s * 1000;
+    out.wire.body_idle_ms = in.body_idle_s * 1000;
+    out.wire.body_min_rate = in.min_bytes_per_s;
+    out.wire.stream_stall_ms = in.write_stall_s * 1000;
+    out.wire.h2_streams = static_cast<std::uint32_t>(in.streams_per_connection);
+    return out;
+}
+
+Result<std::shared_ptr<const auth::KeySnapshot>> keys_of(const Config& config) {
+    std::vector<auth::StaticKey> keys;
+    for (const std::string& text : config.auth.keys) {
+        auth::StaticKey key;
+        key.id = fmt::format("config-{}", keys.size() + 1);
+        key.sha256 = text.starts_with("sha256:") ? text.substr(7) : text;
+        keys.push_back(std::move(key));
+    }
+    return auth::make_static_keys(keys, wall_now());
+}
+
+}  // namespace
+
+struct Server::Parts {
+    Config config;
+    std::vector<std::unique_ptr<EnginePort>> engines;
+    std::unique_ptr<admit::KeyPolicy> policy;
+    std::unique_ptr<api::Service> service;
+    std::unique_ptr<net::Server> net;
+    std::atomic<bool> draining{false};
+
+    ~Parts() {
+        // Engines signal loops until they have ended; the front's exchanges use engines.
+        if (net) net->stop();
+        for (auto& engine : engines) engine->stop();
+        net.reset();
+    }
+
+    Status load_engines(const Progress& progress);
+    Status start_api();
+    Status start_net();
+    void drain();
+};
+
+Status Server::Parts::load_engines(const Progress& progress) {
+    for (const ModelConfig& model : config.models) {
+        Result<std::unique_ptr<EnginePort>> engine = load_model(model, config, progress);
+        if (!engine) return std::unexpected(engine.error());
+        engines.push_back(std::move(*engine));
+    }
+    return {};
+}
+
+Status Server::Parts::start_api() {
+    Result<std::shared_ptr<const auth::KeySnapshot>> keys = keys_of(config);
+    if (!keys) return std::unexpected(keys.error());
+    policy = std::make_unique<admit::KeyPolicy>(std::move(*keys));
+    api::ServiceOptions options;
+    for (std::size_t i = 0; i < engines.size(); ++i) {
+        const ModelConfig& model = config.models[i];
+        options.models.push_back(
+            {.id = model.id,
+             .engine = engines[i].get(),
+             .aliases = model.aliases,
+             .max_output_tokens = static_cast<std::int32_t>(model.max_output_tokens)});
+    }
+    options.head_policy = policy.get();
+    options.sampling_params = config.api.sampling_params == "strict" ? api::SamplingParams::kStrict
+                                                                     : api::SamplingParams::kAccept;
+    options.body_cap_bytes = config.limits.body_bytes;
+    options.cors_origins = config.api.cors_origins;
+    options.ping_interval_ms = config.api.ping_s * 1000;
+    options.header_delay_ms = config.api.header_delay_s * 1000;
+    options.whole_keepalive_ms = config.api.keepalive_whitespace_s * 1000;
+    options.deadline_ms = config.api.request_timeout_s * 1000;
+    options.draining = [this] { return draining.load(std::memory_order_relaxed); };
+    service = std::make_unique<api::Service>(std::move(options));
+    return {};
+}
+
+Status Server::Parts::start_net() {
+    Result<std::vector<net::ListenerOptions>> listeners = listeners_of(config);
+    if (!listeners) return std::unexpected(listeners.error());
+    net::ServerOptions options;
+    options.limits = limits_of(config);
+    options.io_threads = static_cast<int>(config.server.io_threads);
+    if (options.io_threads == 0)
+        options.io_threads =
+            static_cast<int>(std::max(1U, std::thread::hardware_concurrency() / 4));
+    options.tls = {config.tls.certificate, config.tls.key};
+    const bool any_tls = std::ranges::any_of(*listeners, [](const auto& l) { return l.tls; });
+    if (any_tls && options.tls.certificate.empty()) {
+        const Result<std::string> cache = cache_dir(config);
+        if (!cache) return std::unexpected(cache.error());
+        Result<net::DevCert> dev = net::ensure_dev_cert(*cache + "/dev-cert");
+        if (!dev) return std::unexpected(dev.error());
+        options.tls = dev->files;
+        log_info("tls",
+                 "development certificate for localhost; trust it with: curl --cacert {0}, "
+                 "NODE_EXTRA_CA_CERTS={0} or SSL_CERT_FILE={0}",
+                 dev->ca);
+    }
+    options.listeners = std::move(*listeners);
+    net = std::make_unique<net::Server>(std::move(options), *service);
+    if (Status s = net->start(); !s) return s;
+    for (const net::BoundAddress& bound : net->bound())
+        log_info("net", "listening on {}", bound.url());
+    return {};
+}
+
+void Server::Parts::drain() {
+    draining = true;
+    net->begin_drain(config.server.reuse_port ? net::DrainMode::kCloseListeners
+                                              : net::DrainMode::kAnswer);
+    const net::ServerStats stats = net->stats_approx();
+    log_info("app", "draining: {} running, at most {} s (a second signal ends at once)",
+             stats.exchanges, config.server.drain_s);
+    const MonoNs deadline = mono_now() + config.server.drain_s * kNsPerSec;
+    const sigset_t set = handled_signals();
+    const timespec no_wait{};
+    bool hurry = false;
+    while (!hurry && mono_now() < deadline) {
+        if (net->wait_drained(std::min(deadline, mono_now() + kNsPerSec / 5)) == 0) break;
+        const int signal = sigtimedwait(&set, nullptr, &no_wait);
+        hurry = signal == SIGTERM || signal == SIGINT;
+    }
+    for (auto& engine : engines) engine->drain();
+    for (auto& engine : engines) engine->stop();  // what still runs gets its error event
+    if (!hurry) net->wait_drained(mono_now() + kFlushNs);
+    net->stop();
+}
+
+void block_signals() {
+    const sigset_t set = handled_signals();
+    pthread_sigmask(SIG_BLOCK, &set, nullptr);
+    signal(SIGPIPE, SIG_IGN);
+}
+
+Result<std::string> default_model(const Config& config) {
+    const Result<std::string> cache = cache_dir(config);
+    std::error_code ec;
+    if (cache)
+        for (const auto& entry : std::filesystem::directory_iterator(*cache + "/models", ec))
+            if (entry.path().extension() == ".gguf") return entry.path().string();
+    return fail(Code::kInvalidRequest, "app",
+                "no model: name one with --model FILE.gguf (or fetch a small one with ./dev run)");
+}
+
+Server::Server() : parts_(std::make_unique<Parts>()) {}
+Server::~Server() = default;
+
+Result<std::unique_ptr<Server>> Server::start(const Config& config, const Progress& progress) {
+    std::unique_ptr<Server> server(new Server);
+    Parts& parts = *server->parts_;
+    parts.config = config;
+    // Cheap mistakes first: no minutes of loading before "no API keys are configured".
+    if (auto listeners = listeners_of(config); !listeners)
+        return std::unexpected(listeners.error());
+    if (Status s = parts.load_engines(progress); !s) return std::unexpected(s.error());
+    if (Status s = parts.start_api(); !s) return std::unexpected(s.error());
+    if (Status s = parts.start_net(); !s) return std::unexpected(s.error());
+    for (const auto& engine : parts.engines)
+        log_info("app", "serving {}: {} tokens of context", engine->info().id,
+                 engine->info().context_tokens);
+    log_info("app", "zerohop {} is ready", version_number());
+    return server;
+}
+
+int Server::run_until_signal() {
+    const sigset_t set = handled_signals();
+    for (;;) {
+        const int signal = sigwaitinfo(&set, nullptr);
+        if (signal == SIGHUP) {
+            if (Status s = parts_->net->reload_certificate(); !s)
+                log_error("tls", "the certificate was not reloaded, the old one stays: {}",
+                          s.error().detail);
+            else
+                log_info("tls", "certificate reloaded");
+        } else if (signal == SIGTERM || signal == SIGINT) {
+            parts_->drain();
+            log_info("app", "stopped");
+            return 0;
+        }
+    }
+}
+
+}  // namespace zerohop::app

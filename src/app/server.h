@@ -1,0 +1,43 @@
+// Server: wires the modules together and owns start and stop order.
+//
+//     start:  engines (load, measure)  →  API service  →  listeners
+//     stop:   readiness off, GOAWAY / connection: close  →  running answers end or the deadline
+//     comes
+//             →  engines stop (the rest gets error events)  →  last bytes flushed  →  listeners,
+//             loops
+//
+// Owning thread: the main thread (control). Errors of start(): one line, for exit code 2.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "app/config.h"
+#include "app/models.h"
+
+namespace zerohop::app {
+
+// Blocks SIGTERM, SIGINT and SIGHUP for this and all later threads, ignores SIGPIPE. Call it first.
+void block_signals();
+
+// The GGUF file that `./dev run` fetched, when nothing names a model. Error: says how to name one.
+Result<std::string> default_model(const Config& config);
+
+class Server {
+  public:
+    static Result<std::unique_ptr<Server>> start(const Config& config, const Progress& progress);
+    ~Server();
+    Server(const Server&) = delete;
+    Server& operator=(const Server&) = delete;
+
+    // Serves until SIGTERM or SIGINT, drains, returns the exit code. SIGHUP reloads the
+    // certificate.
+    int run_until_signal();
+
+  private:
+    Server();
+    struct Parts;
+    std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace zerohop::app

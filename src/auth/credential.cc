@@ -1,0 +1,64 @@
+#include "auth/credential.h"
+
+namespace zerohop::auth {
+namespace {
+
+std::string_view trim(std::string_view text) {
+    const auto blank = [](char c) { return c == ' ' || c == '\t'; };
+    while (!text.empty() && blank(text.front())) text.remove_prefix(1);
+    while (!text.empty() && blank(text.back())) text.remove_suffix(1);
+    return text;
+}
+
+bool has_bearer_scheme(std::string_view value) {
+    constexpr std::string_view kScheme = "bearer";
+    if (value.size() <= kScheme.size() || (value[6] != ' ' && value[6] != '\t')) return false;
+    for (std::size_t i = 0; i < kScheme.size(); ++i)
+        if ((value[i] | 0x20) != kScheme[i]) return false;
+    return true;
+}
+
+Error unauthenticated(std::string detail) {
+    return Error{.code = Code::kAuthentication, .detail = std::move(detail), .origin = "auth"};
+}
+
+}  // namespace
+
+Error missing_credential() {
+    return unauthenticated(
+        "missing credentials: send an API key in x-api-key or as authorization: Bearer");
+}
+
+Error invalid_key() { return unauthenticated("invalid x-api-key or bearer token"); }
+
+// A refused token is worth a quick retry: the SDKs' credential providers fetch a new one first
+// (wire-contract §9.2).
+Error invalid_token() {
+    Error e = unauthenticated("invalid token: get a new one from POST /v1/auth/token");
+    e.retry_after_ms = 1;
+    return e;
+}
+
+Error expired_token() {
+    Error e = unauthenticated("the token has expired: get a new one from POST /v1/auth/token");
+    e.retry_after_ms = 1;
+    return e;
+}
+
+Result<Credential> pick_credential(std::string_view x_api_key, std::string_view authorization) {
+    std::string_view text = trim(x_api_key);
+    if (text.empty()) {
+        const std::string_view value = trim(authorization);
+        if (value.empty()) return std::unexpected(missing_credential());
+        if (!has_bearer_scheme(value))
+            return std::unexpected(unauthenticated(
+                "authorization must be \"Bearer\" and an API key or a token from POST "
+                "/v1/auth/token"));
+        text = trim(value.substr(6));
+        if (text.empty()) return std::unexpected(missing_credential());
+    }
+    if (text.size() > kMaxCredential) return std::unexpected(invalid_key());
+    return Credential{.text = text, .is_token = text.starts_with(kTokenPrefix)};
+}
+
+}  // namespace zerohop::auth

@@ -1,0 +1,238 @@
+#include "net/listener.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <cerrno>
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+#include <optional>
+#include <utility>
+
+#include "base/log.h"
+#include "net/server_state.h"
+#include "net/worker.h"
+
+namespace zerohop::net {
+namespace {
+
+constexpr std::string_view kOrigin = "net";
+constexpr int kBacklog = 4096;  // the kernel caps it at net.core.somaxconn
+constexpr int kAcceptsPerTurn = 64;
+constexpr std::int64_t kRestMs = 100;  // after running out of descriptors
+constexpr int kFirstActivationFd = 3;  // sd_listen_fds(3)
+
+struct SocketAddress {
+    sockaddr_storage storage{};
+    socklen_t size = 0;
+    const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
+    sockaddr* get() { return reinterpret_cast<sockaddr*>(&storage); }
+};
+
+std::optional<SocketAddress> parse_address(const std::string& text, std::uint16_t port) {
+    SocketAddress address;
+    auto* v4 = reinterpret_cast<sockaddr_in*>(&address.storage);
+    auto* v6 = reinterpret_cast<sockaddr_in6*>(&address.storage);
+    if (inet_pton(AF_INET, text.c_str(), &v4->sin_addr) == 1) {
+        v4->sin_family = AF_INET;
+        v4->sin_port = htons(port);
+        address.size = sizeof(sockaddr_in);
+    } else if (inet_pton(AF_INET6, text.c_str(), &v6->sin6_addr) == 1) {
+        v6->sin6_family = AF_INET6;
+        v6->sin6_port = htons(port);
+        address.size = sizeof(sockaddr_in6);
+    } else {
+        return std::nullopt;
+    }
+    return address;
+}
+
+// Numeric, IPv4 that came through a dual-stack socket as IPv4.
+std::pair<std::string, std::uint16_t> name_of(const SocketAddress& address) {
+    char text[INET6_ADDRSTRLEN] = "";
+    if (address.storage.ss_family == AF_INET) {
+        const auto* v4 = reinterpret_cast<const sockaddr_in*>(&address.storage);
+        inet_ntop(AF_INET, &v4->sin_addr, text, sizeof text);
+        return {text, ntohs(v4->sin_port)};
+    }
+    if (address.storage.ss_family != AF_INET6) return {"unix", 0};
+    const auto* v6 = reinterpret_cast<const sockaddr_in6*>(&address.storage);
+    if (IN6_IS_ADDR_V4MAPPED(&v6->sin6_addr)) {
+        inet_ntop(AF_INET, &v6->sin6_addr.s6_addr[12], text, sizeof text);
+    } else {
+        inet_ntop(AF_INET6, &v6->sin6_addr, text, sizeof text);
+    }
+    return {text, ntohs(v6->sin6_port)};
+}
+
+std::string why(int error) {
+    switch (error) {
+        case EADDRINUSE:
+            return "the port is in use by another process";
+        case EACCES:
+            return "not permitted (ports below 1024 need privileges)";
+        case EADDRNOTAVAIL:
+            return "not an address of this machine";
+        default:
+            return std::strerror(error);
+    }
+}
+
+Result<Listening> describe(int fd, bool tls) {
+    SocketAddress bound;
+    bound.size = sizeof bound.storage;
+    if (getsockname(fd, bound.get(), &bound.size) != 0)
+        return fail(Code::kUnavailable, kOrigin,
+                    fmt::format("descriptor {} is no socket: {}", fd, why(errno)));
+    auto [address, port] = name_of(bound);
+    return Listening{.fd = fd, .tls = tls, .address = std::move(address), .port = port};
+}
+
+}  // namespace
+
+Result<Listening> open_listener(const ListenerOptions& options) {
+    if (options.inherited_fd >= 0) {
+        const int flags = fcntl(options.inherited_fd, F_GETFL);
+        if (flags < 0 || fcntl(options.inherited_fd, F_SETFL, flags | O_NONBLOCK) < 0)
+            return fail(
+                Code::kUnavailable, kOrigin,
+                fmt::format("inherited descriptor {}: {}", options.inherited_fd, why(errno)));
+        return describe(options.inherited_fd, options.tls);
+    }
+    const auto address = parse_address(options.address, options.port);
+    if (!address)
+        return fail(Code::kInvalidRequest, kOrigin,
+                    fmt::format("{} is no IPv4 or IPv6 address", options.address));
+    const int fd =
+        ::socket(address->storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    const int on = 1;
+    const bool good =
+        fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
+        (!options.reuse_port || setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof on) == 0) &&
+        ::bind(fd, address->get(), address->size) == 0 && ::listen(fd, kBacklog) == 0;
+    if (good) return describe(fd, options.tls);
+    const int error = errno;
+    if (fd >= 0) ::close(fd);
+    return fail(
+        Code::kUnavailable, kOrigin,
+        fmt::format("cannot listen on {} port {}: {}", options.address, options.port, why(error)));
+}
+
+std::vector<int> activation_fds() {
+    const auto number = [](const char* name) {
+        const char* text = std::getenv(name);
+        long value = -1;
+        if (text != nullptr) std::from_chars(text, text + std::strlen(text), value);
+        return value;
+    };
+    std::vector<int> fds;
+    if (number("LISTEN_PID") != static_cast<long>(getpid())) return fds;
+    for (long i = 0; i < number("LISTEN_FDS"); ++i) {
+        const int fd = kFirstActivationFd + static_cast<int>(i);
+        fcntl(fd, F_SETFD, FD_CLOEXEC);
+        fds.push_back(fd);
+    }
+    return fds;
+}
+
+struct Acceptor::Waits {
+    Waits(IoLoop& loop, int fd) : descriptor(loop.context(), fd) {}
+    boost::asio::posix::stream_descriptor descriptor;
+};
+
+Acceptor::Acceptor(ServerState& state, std::vector<std::unique_ptr<Worker>>& workers,
+                   Listening listening)
+    : state_(state),
+      workers_(workers),
+      listening_(std::move(listening)),
+      reserve_fd_(::open("/dev/null", O_RDONLY | O_CLOEXEC)) {}
+
+Acceptor::~Acceptor() {
+    if (waits_ == nullptr && listening_.fd >= 0) ::close(listening_.fd);
+    if (reserve_fd_ >= 0) ::close(reserve_fd_);
+}
+
+void Acceptor::start() {
+    waits_ = std::make_unique<Waits>(workers_.front()->loop(), listening_.fd);
+    wait();
+}
+
+void Acceptor::close() {
+    if (waits_ && waits_->descriptor.is_open()) waits_->descriptor.close();
+}
+
+void Acceptor::wait() {
+    if (!waits_->descriptor.is_open()) return;
+    waits_->descriptor.async_wait(
+        boost::asio::posix::stream_descriptor::wait_read, [self = shared_from_this()](auto ec) {
+            if (ec) return;
+            self->workers_.front()->loop().turn([&] { self->accept_some(); });
+        });
+}
+
+void Acceptor::accept_some() {
+    for (int i = 0; i < kAcceptsPerTurn; ++i) {
+        SocketAddress peer;
+        peer.size = sizeof peer.storage;
+        const int fd =
+            ::accept4(listening_.fd, peer.get(), &peer.size, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (fd >= 0) {
+            deal(fd, name_of(peer).first);
+        } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+            return out_of_descriptors();
+        } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+            break;
+        }  // anything else concerns that one connection (ECONNABORTED, EPERM …)
+    }
+    wait();
+}
+
+void Acceptor::deal(int fd, const std::string& address) {
+    const Limits& limits = state_.limits;
+    std::string key = address_key(address);
+    const bool room = state_.connections.load(std::memory_order_relaxed) <
+                          static_cast<std::int64_t>(limits.connections) &&
+                      state_.buffered.load(std::memory_order_relaxed) <
+                          static_cast<std::int64_t>(limits.total_bytes);
+    if (!room || !state_.addresses.add(key, limits.connections_per_address)) {
+        state_.refused.fetch_add(1, std::memory_order_relaxed);
+        ::close(fd);
+        return;
+    }
+    const int on = 1;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &limits.unsent_bytes,
+               sizeof limits.unsent_bytes);
+    state_.accepted.fetch_add(1, std::memory_order_relaxed);
+    Worker& worker = *workers_[next_++ % workers_.size()];
+    if (&worker == workers_.front().get()) {
+        worker.adopt(fd, listening_.tls, address, std::move(key));
+    } else {
+        worker.loop().post([&worker, fd, tls = listening_.tls, address, key = std::move(key)] {
+            worker.adopt(fd, tls, address, key);
+        });
+    }
+}
+
+void Acceptor::out_of_descriptors() {
+    if (reserve_fd_ >= 0) {
+        ::close(std::exchange(reserve_fd_, -1));
+        const int fd = ::accept4(listening_.fd, nullptr, nullptr, SOCK_CLOEXEC);
+        if (fd >= 0) ::close(fd);
+        reserve_fd_ = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+    } else {
+        reserve_fd_ = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+    }
+    if (state_.refused.fetch_add(1, std::memory_order_relaxed) % 1024 == 0)
+        log_warn("net", "out of file descriptors: connections are turned away");
+    workers_.front()->loop().after(kRestMs, [self = shared_from_this()] { self->wait(); });
+}
+
+}  // namespace zerohop::net

@@ -1,0 +1,68 @@
+// Listener: a listening socket, and the accepting of its connections on one worker's loop, dealt
+// out to all workers in turn.
+//
+// open_listener() is for any thread; the Acceptor's owning thread is its worker's, for all but its
+// construction. When descriptors run out it turns connections away with one kept in reserve and
+// rests a little, instead of spinning on a readiness it cannot serve.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+
+namespace zerohop::net {
+
+struct ListenerOptions {
+    std::string address = "127.0.0.1";  // numeric, IPv4 or IPv6
+    std::uint16_t port = 0;             // 0: any free one
+    bool tls = false;
+    bool reuse_port = false;  // SO_REUSEPORT: a successor may listen beside us
+    int inherited_fd = -1;    // already listening (socket activation); address is ignored
+};
+
+struct Listening {
+    int fd = -1;
+    bool tls = false;
+    std::string address;  // as bound, without port
+    std::uint16_t port = 0;
+};
+
+// Errors: kInvalidRequest for what is no address, kUnavailable with the reason in words (in use,
+// not permitted, not an address of this machine).
+Result<Listening> open_listener(const ListenerOptions& options);
+
+// The descriptors systemd passed (LISTEN_PID, LISTEN_FDS), empty when none are for this process.
+std::vector<int> activation_fds();
+
+struct ServerState;
+class Worker;
+
+class Acceptor : public std::enable_shared_from_this<Acceptor> {
+  public:
+    Acceptor(ServerState& state, std::vector<std::unique_ptr<Worker>>& workers,
+             Listening listening);
+    ~Acceptor();  // closes the socket
+
+    // On the first worker's loop.
+    void start();
+    void close();
+
+  private:
+    struct Waits;
+    void wait();
+    void accept_some();
+    void deal(int fd, const std::string& address);
+    void out_of_descriptors();
+
+    ServerState& state_;
+    std::vector<std::unique_ptr<Worker>>& workers_;
+    Listening listening_;
+    std::unique_ptr<Waits> waits_;
+    int reserve_fd_;
+    std::size_t next_ = 0;
+};
+
+}  // namespace zerohop::net

@@ -1,0 +1,75 @@
+// OutputText: from the bytes of sampled tokens to text that may be sent. One per sequence.
+//
+// Two things stand between a token's bytes and a client. A token may end inside a UTF-8 code point:
+// such bytes wait for the rest, and bytes that can no longer become valid are replaced by U+FFFD
+// (one per maximal subpart, Unicode 15 §3.9). And the end of the text may be the beginning of a
+// stop sequence: it is held back until that is decided.
+//
+//     token bytes --repair--> valid UTF-8 --Aho-Corasick over the stops--> out | held back
+//
+// A match is decided at the byte where it is complete: the stop sequence whose end comes first
+// wins, and of those that end at the same byte the longest (it starts first). So the result does
+// not depend on how the bytes were cut into tokens. Held back is exactly the longest end of the
+// text that is a beginning of some stop sequence, never more.
+//
+// Cost: amortized constant time per byte and stop-sequence branch, memory O(sum of stop lengths).
+// Threads: one at a time. Nothing fails; any bytes are accepted. Stop sequences are valid UTF-8.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace zerohop {
+
+class OutputText {
+  public:
+    static constexpr std::int32_t kNoMatch = -1;
+
+    explicit OutputText(const std::vector<std::string>& stop_sequences);
+
+    // Takes one token's bytes and appends to `out` what may be sent now: whole code points, no part
+    // of a stop sequence. Returns true once a stop sequence has matched; from then on input is
+    // ignored and `out` is never touched again.
+    bool append(std::string_view token_bytes, std::string& out);
+
+    // The output ends here without a match: appends what was held back (an unfinished code point
+    // becomes U+FFFD). Returns true when that completed a stop sequence after all.
+    bool flush(std::string& out);
+
+    // Index into the constructor's list, or kNoMatch.
+    std::int32_t matched() const { return matched_; }
+
+    // Bytes taken and not yet sent: 0 when nothing is held back.
+    std::size_t held_bytes() const { return held_.size() - held_begin_ + partial_size_; }
+
+  private:
+    struct Node {
+        std::int32_t first_child = -1;
+        std::int32_t next_sibling = -1;
+        std::int32_t fail = 0;         // longest proper end of this node's string that is a node
+        std::int32_t stop = kNoMatch;  // longest stop sequence that ends here
+        std::uint32_t depth = 0;       // bytes from the root
+        char byte = 0;
+    };
+
+    std::int32_t child(std::int32_t node, char byte) const;
+    void build(const std::vector<std::string>& stop_sequences);
+    bool take_byte(unsigned char byte, std::string& out);
+    bool take_text(std::string_view text, std::string& out);
+    bool replace_partial(std::string& out);
+    void release(std::size_t keep, std::string& out);
+
+    std::vector<Node> nodes_;  // empty when there are no stop sequences
+    std::vector<std::uint32_t> stop_bytes_;
+    std::int32_t state_ = 0;
+    std::int32_t matched_ = kNoMatch;
+    // From held_begin_ on: the end of the text that may begin a stop sequence.
+    std::string held_;
+    std::size_t held_begin_ = 0;
+    char partial_[4] = {};
+    std::uint32_t partial_size_ = 0, partial_need_ = 0;
+};
+
+}  // namespace zerohop

@@ -1,0 +1,96 @@
+#include "sched/planner.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace zerohop::sched {
+namespace {
+
+constexpr double kWeight = 0.2;  // of the newest measurement
+
+void blend(double& average, double sample, bool first) {
+    average = first ? sample : average + kWeight * (sample - average);
+}
+
+}  // namespace
+
+int Planner::bucket(std::int32_t sequences) {
+    const auto n = static_cast<std::uint32_t>(std::max(sequences, 1));
+    return std::min(static_cast<int>(std::bit_width(n - 1)), kBuckets - 1);
+}
+
+double Planner::decode_step_ns(std::int32_t sequences) const {
+    if (sequences <= 0) return 0;
+    const int want = bucket(sequences);
+    for (int distance = 0; distance < kBuckets; ++distance) {
+        // A batch twice as wide costs up to twice as much; half as wide, at least half.
+        if (const int below = want - distance; below >= 0 && decode_ns_[below] > 0)
+            return decode_ns_[below] * static_cast<double>(1 << distance);
+        if (const int above = want + distance; above < kBuckets && decode_ns_[above] > 0)
+            return decode_ns_[above];
+    }
+    return prefill_token_ns_ * 4;  // nothing measured: a step costs a few tokens' prefill
+}
+
+std::int32_t Planner::prefill_budget(std::int32_t decoding) const {
+    const std::int64_t limit = decoding > 0 ? limits_.step_ns : limits_.idle_step_ns;
+    const std::int32_t room = limits_.batch_tokens - decoding;
+    if (limit <= 0) return room;
+    const double left = static_cast<double>(limit) - decode_step_ns(decoding);
+    const double tokens = std::clamp(left / prefill_token_ns_, 0.0, static_cast<double>(room));
+    auto budget = static_cast<std::int32_t>(tokens);
+    budget -= budget % kGrain;
+    return std::min(room, std::max(budget, kLeastPrefill));
+}
+
+void Planner::plan(std::span<const Runnable> runnable, MonoNs now, std::vector<Share>& out) {
+    out.clear();
+    const auto count = static_cast<std::uint32_t>(runnable.size());
+    std::int32_t decoding = 0;
+    for (std::uint32_t k = 0; k < count && decoding < limits_.batch_tokens; ++k) {
+        const std::uint32_t i = (turn_ + k) % count;
+        if (!runnable[i].decoding) continue;
+        out.push_back({i, 1});
+        ++decoding;
+    }
+    if (decoding == limits_.batch_tokens) {
+        turn_ = (out.back().index + 1) % count;
+    } else {
+        turn_ = 0;
+    }
+
+    order_.clear();
+    for (std::uint32_t i = 0; i < count; ++i)
+        if (!runnable[i].decoding) order_.push_back(i);
+    if (order_.empty()) return;
+    const auto rank = [&](std::uint32_t i) {
+        return runnable[i].pending - (now - runnable[i].since) / kNsPerMs;
+    };
+    std::stable_sort(order_.begin(), order_.end(),
+                     [&](std::uint32_t a, std::uint32_t b) { return rank(a) < rank(b); });
+    std::int32_t budget = prefill_budget(decoding);
+    for (const std::uint32_t i : order_) {
+        if (budget <= 0) break;
+        const std::int32_t tokens = std::min(runnable[i].pending, budget);
+        out.push_back({i, tokens});
+        budget -= tokens;
+    }
+}
+
+void Planner::observe(std::int32_t decoding, std::int32_t prefill_tokens, std::int64_t took_ns) {
+    const auto took = static_cast<double>(took_ns);
+    if (prefill_tokens == 0) {
+        if (decoding <= 0) return;
+        double& average = decode_ns_[bucket(decoding)];
+        blend(average, took, average == 0);
+    } else if (prefill_tokens >= kLeastPrefill) {
+        // What the decoding part would have cost alone is not the prefill's; but never count a
+        // prefill token as (nearly) free because that estimate was too high.
+        const double prefill =
+            std::max(took - decode_step_ns(decoding) * (decoding > 0 ? 1.0 : 0.0), took / 4);
+        blend(prefill_token_ns_, prefill / prefill_tokens, !prefill_measured_);
+        prefill_measured_ = true;
+    }
+}
+
+}  // namespace zerohop::sched

@@ -1,0 +1,66 @@
+// H2Stream: one request and its answer on an HTTP/2 connection. Part of H2Session; see there.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "wire/body_clock.h"
+#include "wire/byte_queue.h"
+#include "wire/http.h"
+
+namespace zerohop::wire {
+
+class H2Session;
+
+class H2Stream final : public Responder {
+  public:
+    H2Stream(H2Session& session, std::int32_t id) : session_(session), id_(id) {}
+
+    Loop& loop() override;
+    void send_continue() override;
+    void send_head(const ResponseHead& head) override;
+    void send_body(std::string_view bytes) override;
+    void finish() override;
+    void abort() override;
+    std::size_t buffered_bytes() const override { return body_.size() + in_flight_; }
+    void pause_body(bool paused) override;
+
+  private:
+    friend class H2Session;
+    friend struct H2Callbacks;
+
+    bool dead() const { return finished_ || aborted_ || closed_; }
+
+    H2Session& session_;
+    std::int32_t id_;
+    RequestHead head_;  // until it is handed on
+    std::size_t head_cost_ = 0;
+    std::size_t target_size_ = 0;
+    int refused_ = 0;  // status for a head beyond the limits
+    bool is_head_method_ = false;
+    std::unique_ptr<Exchange> exchange_;
+
+    ByteQueue body_;               // of the response, not yet in a frame
+    std::size_t in_flight_ = 0;    // in frames, not yet with the kernel
+    std::int64_t remaining_ = -1;  // of a declared content-length
+    bool dispatched_ = false;
+    bool continue_due_ = false;
+    bool head_sent_ = false;
+    bool has_body_ = true;
+    bool deferred_ = false;  // nghttp2 waits for nghttp2_session_resume_data
+    bool finished_ = false;
+    bool aborted_ = false;
+    bool closed_ = false;  // nghttp2 has forgotten the stream
+    bool writable_due_ = false;
+    MonoNs progress_ns_ = 0;  // the response moved, or had nothing to move
+
+    bool request_done_ = false;
+    bool paused_ = false;
+    std::size_t unconsumed_ = 0;  // received while paused: the window stays shut by this much
+    BodyClock body_clock_;
+    std::size_t discarded_ = 0;
+    MonoNs finished_ns_ = 0;
+    MonoNs discard_ns_ = 0;
+};
+
+}  // namespace zerohop::wire

@@ -1,0 +1,221 @@
+"""Starts the real zerohop binary for tests: its configuration, its ports, its end, its resources.
+
+A Server owns one process and one temporary folder; close() ends the process by its pid and removes the
+folder unless the process failed. Ports are free ones of the loopback address.
+"""
+import contextlib
+import hashlib
+import json
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import ssl
+import subprocess
+import tempfile
+import time
+import urllib.error
+import urllib.request
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+KEY = "zh-test-key"
+MODEL = "smollm2-135m"  # the real one
+NULL = "null-model"  # scripted, many at a time
+
+
+def binary() -> str:
+    return os.environ.get("ZEROHOP_BIN", str(ROOT / "build/release/zerohop"))
+
+
+def free_port() -> int:
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+class TestAuthority:
+    """A certificate authority and a server certificate for localhost, made once per test run."""
+
+    def __init__(self, folder: pathlib.Path):
+        self.ca, self.cert, self.key = folder / "ca.pem", folder / "server.pem", folder / "server.key"
+        ca_key, request, extensions = folder / "ca.key", folder / "server.csr", folder / "ext.cnf"
+        extensions.write_text("subjectAltName=DNS:localhost,IP:127.0.0.1\nextendedKeyUsage=serverAuth\n")
+        curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
+        self._openssl("req", "-x509", *curve, "-keyout", ca_key, "-out", self.ca, "-days", "2", "-subj",
+                      "/CN=zerohop test CA", "-addext", "keyUsage=critical,keyCertSign,cRLSign")
+        self._openssl("req", *curve, "-keyout", self.key, "-out", request, "-subj", "/CN=localhost")
+        self._openssl("x509", "-req", "-in", request, "-CA", self.ca, "-CAkey", ca_key, "-CAcreateserial",
+                      "-out", self.cert, "-days", "2", "-extfile", extensions)
+
+    @staticmethod
+    def _openssl(*args):
+        subprocess.run(["openssl", *map(str, args)], check=True, capture_output=True)
+
+    def client_context(self, alpn=("http/1.1",)) -> ssl.SSLContext:
+        context = ssl.create_default_context(cafile=str(self.ca))
+        context.set_alpn_protocols(list(alpn))
+        return context
+
+
+_authority = None
+
+
+def authority() -> TestAuthority:
+    global _authority
+    if _authority is None:
+        folder = pathlib.Path(tempfile.mkdtemp(prefix="zerohop-ca-"))
+        import atexit
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        _authority = TestAuthority(folder)
+    return _authority
+
+
+def toml(value) -> str:
+    return json.dumps(value)  # strings, numbers, booleans and lists of them read the same in TOML
+
+
+class Server:
+    """models: list of dicts of [[model]] keys; settings: {"server.drain_s": 1, …}."""
+
+    def __init__(self, models, settings=None, keys=(KEY,), tls=True, start=True, env=None,
+                 open_files=None):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="zerohop-test-"))
+        self.port, self.tls_port = free_port(), free_port() if tls else 0
+        self.base = f"http://127.0.0.1:{self.port}"
+        self.tls_base = f"https://localhost:{self.tls_port}"
+        self.log_path = self.folder / "log"
+        self.config_path = self.folder / "zerohop.toml"
+        self.process = None
+        self._env = {**os.environ, **(env or {})}
+        self._open_files = open_files  # RLIMIT_NOFILE of the process, soft and hard
+        self._write_config(models, dict(settings or {}), keys)
+        if start:
+            self.start()
+
+    def _write_config(self, models, settings, keys):
+        settings.setdefault("server.listen", [f"127.0.0.1:{self.port}"])
+        settings.setdefault("server.listen_tls", [f"127.0.0.1:{self.tls_port}"] if self.tls_port else [])
+        settings.setdefault("log.format", "json")
+        # Measurements of a model are kept between runs, like on a person's machine.
+        cache = os.environ.get("ZEROHOP_CACHE", os.path.expanduser("~/.cache/zerohop"))
+        settings.setdefault("engine.cache_dir", os.path.join(cache, "test"))
+        if keys:
+            settings.setdefault("auth.keys",
+                                ["sha256:" + hashlib.sha256(k.encode()).hexdigest() for k in keys])
+        if self.tls_port:
+            settings.setdefault("tls.certificate", str(authority().cert))
+            settings.setdefault("tls.key", str(authority().key))
+        tables = {}
+        for name, value in settings.items():
+            table, key = name.split(".", 1)
+            tables.setdefault(table, []).append(f"{key} = {toml(value)}")
+        text = "".join(f"[{t}]\n" + "\n".join(lines) + "\n\n" for t, lines in tables.items())
+        for model in models:
+            text += "[[model]]\n" + "".join(f"{k} = {toml(v)}\n" for k, v in model.items()) + "\n"
+        self.config_path.write_text(text)
+
+    def start(self, ready_s: float = 90):
+        self.log = open(self.log_path, "ab")
+        argv = [binary(), "serve", "--config", str(self.config_path)]
+        if self._open_files:
+            argv = ["prlimit", f"--nofile={self._open_files}:{self._open_files}", *argv]
+        self.process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log,
+                                        env=self._env)
+        deadline = time.monotonic() + ready_s
+        while time.monotonic() < deadline:
+            if self.process.poll() is not None:
+                raise RuntimeError(f"zerohop ended with {self.process.returncode}:\n{self.log_tail()}")
+            if self.ready():
+                return self
+            time.sleep(0.05)
+        self.close()
+        raise RuntimeError(f"zerohop was not ready after {ready_s} s:\n{self.log_tail()}")
+
+    def ready(self) -> bool:
+        with contextlib.suppress(OSError):
+            with urllib.request.urlopen(f"{self.base}/readyz", timeout=2) as answer:
+                return answer.status == 200
+        return False
+
+    def log_tail(self, lines=40) -> str:
+        return "\n".join(self.log_path.read_text(errors="replace").splitlines()[-lines:])
+
+    def alive(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+    # --- what it costs ---------------------------------------------------------------------------
+    def rss_kib(self) -> int:
+        for line in pathlib.Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
+            if line.startswith("VmRSS"):
+                return int(line.split()[1])
+        raise RuntimeError("no VmRSS: the process has ended")
+
+    def fds(self) -> int:
+        return len(os.listdir(f"/proc/{self.process.pid}/fd"))
+
+    def cpu_s(self) -> float:
+        fields = pathlib.Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    # --- its end ---------------------------------------------------------------------------------
+    def terminate(self, wait_s: float = 60) -> int:
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(wait_s)
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait(10)
+
+    def close(self):
+        """Ends the process; a crash or an exit code other than 0 is an error here."""
+        code = None
+        if self.process is not None:
+            killed = self.process.returncode is not None and self.process.returncode < 0
+            if self.alive():
+                self.process.send_signal(signal.SIGTERM)
+                try:
+                    self.process.wait(10)
+                except subprocess.TimeoutExpired:
+                    self.process.send_signal(signal.SIGTERM)  # the second one means at once
+                    try:
+                        self.process.wait(5)
+                    except subprocess.TimeoutExpired:
+                        self.kill()
+            code = self.process.returncode
+            self.log.close()
+            if code != 0 and not killed:
+                raise RuntimeError(f"zerohop ended with {code}; its log is kept:\n"
+                                   f"{self.log_path}\n{self.log_tail()}")
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+
+def null_model(id=NULL, **keys):
+    """slots, queue and context go to the script engine itself; other keys are those of [[model]]."""
+    script = {name: keys.pop(name, default)
+              for name, default in (("slots", 128), ("queue", 1000), ("context", 32768))}
+    words = ",".join(f"{name}={value}" for name, value in script.items())
+    return {"id": id, "path": f"null:{words}", **keys}
+
+
+def real_model(**keys):
+    path = os.environ.get("ZEROHOP_TEST_MODEL", "")
+    if not path:
+        raise RuntimeError("ZEROHOP_TEST_MODEL must name the GGUF file (./dev conform sets it)")
+    # A fixed seed keeps runs comparable; checks that need determinism ask for temperature 0.
+    return {"id": MODEL, "path": path, "seed": 7, **keys}
+
+
+def user(text):
+    return [{"role": "user", "content": text}]
+
+
+def null_params(script: str, model=NULL, **keys):
+    """A request that the scripted engine plays: see src/engine/null_engine.h for the words."""
+    return {"model": model, "max_tokens": 4096, "messages": user(f"null: {script}"), **keys}
