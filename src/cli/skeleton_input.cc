@@ -255,6 +255,12 @@ std::vector<Turn> turns_of(const Call& call) {
         if (turns.empty() || turns.back().role != role) turns.push_back({role, {}});
         for (const InputBlock& b : t.blocks) turns.back().parts.push_back(b.text);
     }
+    // An empty last <assistant> is the cue to answer, which every rendered prompt ends with anyway.
+    if (!turns.empty() && turns.back().role == Role::kAssistant &&
+        std::all_of(turns.back().parts.begin(), turns.back().parts.end(), [](const std::string& s) {
+            return s.find_first_not_of(" \t\r\n") == std::string::npos;
+        }))
+        turns.pop_back();
     return turns;
 }
 
