@@ -202,9 +202,12 @@ class Optimizer {
                         fmt::format("\"{}\" moved before the variable parts",
                                     excerpt(std::string_view(out_.text).substr(
                                         it->begin, it->end - it->begin))));
-        std::stable_partition(parts.begin(), parts.end(), [&](Range r) { return !variable(r); });
+        std::vector<Range> ordered;  // two passes keep the order within each half
+        for (const bool last : {false, true})
+            for (const Range& r : parts)
+                if (variable(r) == last) ordered.push_back(r);
         std::string out;
-        for (const Range& r : parts) {
+        for (const Range& r : ordered) {
             if (!out.empty()) out += "\n\n";
             out += trim(std::string_view(out_.text).substr(r.begin, r.end - r.begin));
         }
