@@ -1,4 +1,6 @@
-// The skeleton corpora, made by rule: the same bytes from the same seeds on every machine.
+// The skeleton corpora, made by rule: from the same seeds the same structure on every machine. (The
+// style's draws within one expression are ordered by the compiler, so wording may differ between
+// two; golden keys do not, as style does not count.)
 //
 // A prompt is drawn from two streams of random numbers: `structure` decides what there is (tags,
 // lists, tables, functions, parameters), `style` how it reads (words, names, numbers, spacing,
@@ -306,13 +308,24 @@ inline constexpr std::array<std::string_view, 14> kKinds = {
     "chat",   "agent", "rag",     "code_review", "contract", "medical",   "logs",
     "tables", "json",  "chinese", "arabic",      "emoji",    "templates", "functions"};
 
-inline std::string list(Style& s, int items, bool numbers) {
+// Braces at the call: their draws are in order, which those of arguments are not.
+struct ListShape {
+    int items;
+    bool numbers;
+};
+struct TableShape {
+    int columns;
+    int rows;
+};
+inline std::string list(Style& s, ListShape shape) {
+    const auto [items, numbers] = shape;
     std::string out;
     for (int i = 0; i < items; ++i)
         out += (numbers ? std::to_string(i + 1) + ". " : "- ") + s.short_text() + s.gap();
     return out;
 }
-inline std::string table(Style& s, int columns, int rows) {
+inline std::string table(Style& s, TableShape shape) {
+    const auto [columns, rows] = shape;
     std::string out;
     for (int row = -1; row <= rows; ++row) {
         out += "|";
@@ -380,14 +393,14 @@ inline Conversation make(std::string_view kind, std::uint64_t structure_seed,
         for (int i = structure.between(1, 4); i > 0; --i) {
             std::string text = prose();
             if (structure.chance(40))
-                text += list(s, structure.between(2, 6), structure.chance(50)) + prose();
+                text += list(s, {structure.between(2, 6), structure.chance(50)}) + prose();
             if (structure.chance(20)) text += "## " + s.short_text() + "\n" + prose();
             user(text);
             if (i > 1) assistant(prose());
         }
     } else if (kind == "agent") {
         c.tools = static_cast<std::uint32_t>(structure.between(3, 20));
-        system("# " + s.short_text() + "\n" + prose() + list(s, structure.between(3, 9), false) +
+        system("# " + s.short_text() + "\n" + prose() + list(s, {structure.between(3, 9), false}) +
                "# " + s.short_text() + "\n" + prose() +
                tagged("env", "Working directory: /srv/" + s.name() + "\nToday is " + s.stamp(), s));
         user(tagged("task", prose(), s));
@@ -419,7 +432,7 @@ inline Conversation make(std::string_view kind, std::uint64_t structure_seed,
                     "</semantic_anchor>\n";
         user("<documents>\n" + text + "</documents>\n" + prose());
     } else if (kind == "code_review") {
-        system(prose() + list(s, structure.between(2, 5), true));
+        system(prose() + list(s, {structure.between(2, 5), true}));
         std::string text = prose();
         for (int i = structure.between(1, 3); i > 0; --i) {
             const std::string_view lang = kLanguages[static_cast<std::size_t>(structure.upto(9))];
@@ -431,13 +444,13 @@ inline Conversation make(std::string_view kind, std::uint64_t structure_seed,
         std::string text = "<document_type>contract</document_type>\n<contract>\n";
         for (int i = structure.between(2, 7); i > 0; --i)
             text += "## " + s.short_text() + "\n" + prose() +
-                    list(s, structure.between(1, 5), true) + prose();
+                    list(s, {structure.between(1, 5), true}) + prose();
         system(prose());
         user(text + "</contract>\n" + tagged("task", s.short_text(), s));
     } else if (kind == "medical") {
         std::string text = "<document_type>electronic_health_record</document_type>\n<record>\n";
         text += tagged("patient", s.short_text(), s) + tagged("history", prose(), s);
-        text += table(s, structure.between(2, 5), structure.between(2, 8));
+        text += table(s, {structure.between(2, 5), structure.between(2, 8)});
         if (structure.chance(50)) text += "> " + s.short_text() + "\n";
         user(text + "</record>\n" + prose());
     } else if (kind == "logs") {
@@ -449,7 +462,7 @@ inline Conversation make(std::string_view kind, std::uint64_t structure_seed,
     } else if (kind == "tables") {
         std::string text;
         for (int i = structure.between(1, 3); i > 0; --i)
-            text += prose() + table(s, structure.between(2, 8), structure.between(3, 20));
+            text += prose() + table(s, {structure.between(2, 8), structure.between(3, 20)});
         user(text + prose());
     } else if (kind == "json") {
         std::string text = prose();
@@ -459,7 +472,7 @@ inline Conversation make(std::string_view kind, std::uint64_t structure_seed,
         user(text);
     } else if (kind == "templates") {
         system("<role>" + s.word() + "</role>\n" +
-               tagged("rules", "\n" + list(s, structure.between(2, 8), false), s));
+               tagged("rules", "\n" + list(s, {structure.between(2, 8), false}), s));
         std::string inner = prose();
         static constexpr std::array<std::string_view, 5> kTags = {"input", "context", "section",
                                                                   "example", "data"};
@@ -507,8 +520,8 @@ inline std::pair<std::string, std::string> mutant(std::string_view mutation, std
         b = "<semantic_anchor>MSFT" + std::to_string(r.upto(1000)) + "</semantic_anchor>";
     } else if (mutation == "extra_column") {
         const int columns = r.between(2, 6);
-        a = table(s, columns, 3);
-        b = table(s, columns + 1, 3);
+        a = table(s, {columns, 3});
+        b = table(s, {columns + 1, 3});
     } else if (mutation == "other_heading") {
         a = "## " + s.short_text();
         b = "### " + s.short_text();
@@ -519,8 +532,8 @@ inline std::pair<std::string, std::string> mutant(std::string_view mutation, std
         a = "<turn>x</turn>";
         b = "<turn>x</turn><turn>y</turn>";
     } else {
-        a = list(s, 3, true);
-        b = list(s, 3, false);
+        a = list(s, {3, true});
+        b = list(s, {3, false});
     }
     return {before + a + after, before + b + after};
 }
