@@ -45,7 +45,6 @@ nghttp2_session* H2Callbacks::make_session(H2Session& self) {
     nghttp2_session_callbacks_set_unpack_extension_callback(callbacks, &unpack_extension);
     for (unsigned type = kFirstExtension; type <= 0xff; ++type)
         nghttp2_option_set_user_recv_extension_type(option, static_cast<std::uint8_t>(type));
-    nghttp2_option_set_no_closed_streams(option, 1);
     nghttp2_option_set_stream_reset_rate_limit(option, self.limits_.h2_reset_burst,
                                                self.limits_.h2_reset_per_s);
     nghttp2_session* session = nullptr;
@@ -74,6 +73,14 @@ int H2Callbacks::on_begin_frame(nghttp2_session*, const nghttp2_frame_hd* hd, vo
             if (hd->length == 0 && (hd->flags & NGHTTP2_FLAG_END_STREAM) == 0)
                 fine = self.charge(4);
             if (hd->length >= 1024) self.credit(1);
+            break;
+        case NGHTTP2_PRIORITY:
+            // nghttp2 skips these frames (SETTINGS_NO_RFC7540_PRIORITIES), this check with them.
+            if (hd->stream_id == 0) {
+                self.terminate(NGHTTP2_PROTOCOL_ERROR);
+                return NGHTTP2_ERR_CALLBACK_FAILURE;
+            }
+            fine = self.charge(1);
             break;
         default:
             fine = self.charge(1);
