@@ -1,5 +1,7 @@
 #include "api/json_text.h"
 
+#include <simdjson.h>
+
 #include <array>
 #include <charconv>
 #include <ctime>
@@ -109,7 +111,8 @@ std::string in_quotes(std::string_view text) {
         cut = true;
     }
     std::string out = "'";
-    out += text;
+    const bool utf8 = simdjson::validate_utf8(text.data(), text.size());
+    for (const char c : text) out += utf8 || static_cast<unsigned char>(c) < 0x80 ? c : '?';
     out += cut ? "…'" : "'";
     return out;
 }

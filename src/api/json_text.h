@@ -16,7 +16,8 @@ void append_json_string(std::string& out, std::string_view text);
 
 void append_int(std::string& out, std::int64_t value);
 
-// `text` in single quotes for an error message: cut after 64 bytes, at a code point's start.
+// `text` in single quotes for an error message: cut after 64 bytes, at a code point's start. It may
+// come straight from a header or a path: what is not UTF-8 is shown as '?'.
 std::string in_quotes(std::string_view text);
 
 // "2026-01-01T00:00:00Z" of nanoseconds since the epoch.

@@ -107,9 +107,11 @@ void MessagesExchange::start_timers() {
         deadline_ = responder_.loop().after(std::max<std::int64_t>(left / kNsPerMs, 0),
                                             [this] { deadline_ = 0, on_deadline(); });
     }
+    const bool stream = mode_ == Mode::kStream;
     const std::int64_t first =
-        mode_ == Mode::kStream ? options_.header_delay_ms : options_.whole_keepalive_ms;
-    if (first > 0) tick_ = responder_.loop().after(first, [this] { tick_ = 0, on_tick(); });
+        stream ? std::max<std::int64_t>(options_.header_delay_ms, 0) : options_.whole_keepalive_ms;
+    if (stream || first > 0)
+        tick_ = responder_.loop().after(first, [this] { tick_ = 0, on_tick(); });
 }
 
 // Streams: the head at the latest now, then a ping per interval of silence. Others: white space.

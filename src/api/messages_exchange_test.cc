@@ -220,6 +220,15 @@ TEST_F(ServiceTest, HeadLeavesAfterTheDelayAndPingsFollow) {
     EXPECT_EQ(r.body.find("message_stop"), std::string::npos);
 }
 
+TEST_F(ServiceTest, HeadDelayOfZeroSendsTheHeadAtOnce) {
+    options_.header_delay_ms = 0;
+    auto& r = post_stream();
+    loop_.advance_ms(0);
+    EXPECT_EQ(r.head.status, 200);
+    push(Failed{Error{.code = Code::kOverloaded, .detail = "full", .origin = "engine"}});
+    EXPECT_EQ(names_of(parse_sse(r.body)), "ping error ");
+}
+
 TEST_F(ServiceTest, HeadDelayWithPreparedSendsMessageStart) {
     auto& r = post_stream();
     push(Prepared{7});

@@ -9,6 +9,7 @@
 
 #include "api/body.h"
 #include "api/content_parse.h"
+#include "api/features_parse.h"
 #include "api/json_fields.h"
 #include "api/json_text.h"
 
@@ -101,14 +102,11 @@ class MessagesParser {
         if (auto ok = read_fields(*body, root_, kNames, fields_); !ok)
             return std::unexpected(ok.error());
         using Step = Status (MessagesParser::*)();
-        constexpr Step kSteps[] = {&MessagesParser::endpoint,      &MessagesParser::model,
-                                   &MessagesParser::max_tokens,    &MessagesParser::options,
-                                   &MessagesParser::sampling,      &MessagesParser::tools,
-                                   &MessagesParser::tool_choice,   &MessagesParser::thinking,
-                                   &MessagesParser::output_config, &MessagesParser::metadata,
-                                   &MessagesParser::diagnostics,   &MessagesParser::context_edits,
-                                   &MessagesParser::absent_only,   &MessagesParser::stops,
-                                   &MessagesParser::prompt,        &MessagesParser::prefill};
+        constexpr Step kSteps[] = {
+            &MessagesParser::endpoint, &MessagesParser::model,       &MessagesParser::max_tokens,
+            &MessagesParser::options,  &MessagesParser::sampling,    &MessagesParser::features,
+            &MessagesParser::metadata, &MessagesParser::absent_only, &MessagesParser::stops,
+            &MessagesParser::prompt,   &MessagesParser::prefill};
         for (const Step step : kSteps)
             if (auto ok = (this->*step)(); !ok) return std::unexpected(ok.error());
         return std::move(out_);
@@ -229,170 +227,35 @@ class MessagesParser {
         return {};
     }
 
-    Status tools() {
-        if (!has(kTools)) return {};
-        const Path at_tools = path(kTools);
-        const auto list = want_array(at(kTools), at_tools);
-        if (!list) return std::unexpected(list.error());
-        std::size_t i = 0;
-        for (const Json item : *list) {
-            const Path at_tool(at_tools, i++);
-            const auto tool = want_object(item, at_tool);
-            if (!tool) return std::unexpected(tool.error());
-            Json type;
-            std::string_view name;
-            if (tool->at_key("type").get(type) != simdjson::SUCCESS || type.is_null()) continue;
-            if (type.get_string().get(name) != simdjson::SUCCESS)
-                return bad_field(Path(at_tool, "type"), "must be a string");
-            if (name != "custom")
-                return bad_field(Path(at_tool, "type"), in_quotes(name) + " is not supported");
-        }
-        if (i > 0) return bad(kTools, "tool use is not supported yet");
-        return {};
-    }
-
-    Status tool_choice() {
-        if (!has(kToolChoice)) return {};
-        constexpr std::string_view kMembers[] = {"type", "name", "disable_parallel_tool_use"};
-        constexpr std::string_view kTypes[] = {"auto", "any", "tool", "none"};
-        Field member[3];
-        if (auto ok = members(kToolChoice, kMembers, member); !ok) return ok;
-        const Path at_choice = path(kToolChoice);
-        const auto type = want_one_of(*member[0], Path(at_choice, "type"), kTypes);
-        if (!type) return std::unexpected(type.error());
-        if (present(member[2])) {
-            const auto flag = want_bool(*member[2], Path(at_choice, kMembers[2]));
-            if (!flag) return std::unexpected(flag.error());
-        }
-        if (*type == "any" || *type == "tool")
-            return bad_field(
-                Path(at_choice, "type"),
-                fmt::format("{} needs tools, and tool use is not supported yet", in_quotes(*type)));
-        if (member[1]) return bad_field(Path(at_choice, "name"), "only with type 'tool'");
-        return {};
-    }
-
-    Status thinking() {
-        if (!has(kThinking)) return {};
-        constexpr std::string_view kMembers[] = {"type", "budget_tokens", "display"};
-        constexpr std::string_view kTypes[] = {"disabled", "enabled", "adaptive", "between_tools"};
-        constexpr std::string_view kDisplays[] = {"summarized", "omitted"};
-        Field member[3];
-        if (auto ok = members(kThinking, kMembers, member); !ok) return ok;
-        const Path here = path(kThinking);
-        const auto type = want_one_of(*member[0], Path(here, "type"), kTypes);
-        if (!type) return std::unexpected(type.error());
-        if (present(member[2]))
-            if (auto display = want_one_of(*member[2], Path(here, "display"), kDisplays); !display)
-                return std::unexpected(display.error());
-        if (*type == "enabled") return thinking_budget(member[1], Path(here, "budget_tokens"));
-        if (member[1]) return bad_field(Path(here, "budget_tokens"), "only with type 'enabled'");
-        if (*type == "between_tools")
-            return bad_field(Path(here, "type"), "'between_tools' is not supported yet");
-        return {};  // disabled, adaptive: nothing to switch on in a model without reasoning
-    }
-
-    Status thinking_budget(const Field& budget, const Path& here) {
-        if (!budget) return bad_field(here, "field required");
-        constexpr auto kAny = std::numeric_limits<std::int64_t>::max();
-        const auto value = want_int(*budget, here, 1024, kAny);
-        if (!value) return std::unexpected(value.error());
-        if (out_.request.work == Work::kGenerate && *value >= out_.request.max_tokens)
-            return bad_field(here, fmt::format("{} must be below max_tokens ({})", *value,
-                                               out_.request.max_tokens));
-        return bad_field(Path(path(kThinking), "type"),
-                         fmt::format("model {} does not support 'enabled' thinking yet; use "
-                                     "'adaptive' or 'disabled'",
-                                     in_quotes(out_.model->id)));
-    }
-
-    Status output_config() {
-        Field member[2];
-        if (has(kOutputConfig)) {
-            constexpr std::string_view kMembers[] = {"effort", "format"};
-            constexpr std::string_view kEfforts[] = {"low", "medium", "high", "xhigh", "max"};
-            const Path here = path(kOutputConfig);
-            const auto config = want_object(at(kOutputConfig), here);
-            if (!config) return std::unexpected(config.error());
-            if (auto ok = read_fields(*config, here, kMembers, member); !ok) return ok;
-            if (present(member[0]))
-                if (auto effort = want_one_of(*member[0], Path(here, "effort"), kEfforts); !effort)
-                    return std::unexpected(effort.error());
-        }
-        const bool format = present(member[1]);
-        if (format && has(kOutputFormat))
-            return bad(kOutputFormat,
-                       "give either output_format or output_config.format, not both");
-        if (format)
-            return bad_field(Path(path(kOutputConfig), "format"),
-                             "structured output is not supported yet");
-        if (has(kOutputFormat)) return bad(kOutputFormat, "structured output is not supported yet");
+    Status features() {
+        const bool counting = options_.endpoint == Endpoint::kCountTokens;
+        const auto max_tokens =
+            counting ? std::nullopt : std::optional<std::int64_t>(out_.request.max_tokens);
+        if (has(kTools))
+            if (auto ok = check_tools(at(kTools), path(kTools)); !ok) return ok;
+        if (has(kToolChoice))
+            if (auto ok = check_tool_choice(at(kToolChoice), path(kToolChoice)); !ok) return ok;
+        if (has(kThinking))
+            if (auto ok =
+                    check_thinking(at(kThinking), path(kThinking), max_tokens, out_.model->id);
+                !ok)
+                return ok;
+        if (auto ok = check_output_config(fields_[kOutputConfig], fields_[kOutputFormat], root_);
+            !ok)
+            return ok;
+        if (has(kDiagnostics))
+            if (auto ok = check_diagnostics(at(kDiagnostics), path(kDiagnostics)); !ok) return ok;
+        out_.context_management = has(kContextManagement);
+        if (out_.context_management)
+            return check_context_management(at(kContextManagement), path(kContextManagement));
         return {};
     }
 
     Status metadata() {
         if (!has(kMetadata)) return {};
-        constexpr std::string_view kMembers[] = {"user_id"};
-        const Path here = path(kMetadata);
-        const auto value = want_object(at(kMetadata), here);
-        if (!value) return std::unexpected(value.error());
-        Field user[1];
-        if (auto ok = read_fields(*value, here, kMembers, user); !ok) return ok;
-        if (!present(user[0])) return {};
-        const auto id = want_string(*user[0], Path(here, "user_id"));
-        if (!id) return std::unexpected(id.error());
-        const auto characters = std::ranges::count_if(
-            *id, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });
-        if (characters > kMaxUserIdCharacters)
-            return bad_field(Path(here, "user_id"),
-                             fmt::format("must have at most {} characters", kMaxUserIdCharacters));
-        out_.user_id = *id;
-        return {};
-    }
-
-    Status diagnostics() {
-        if (!has(kDiagnostics)) return {};
-        constexpr std::string_view kMembers[] = {"previous_message_id"};
-        const Path here = path(kDiagnostics);
-        const auto value = want_object(at(kDiagnostics), here);
-        if (!value) return std::unexpected(value.error());
-        Field previous[1];
-        if (auto ok = read_fields(*value, here, kMembers, previous); !ok) return ok;
-        if (present(previous[0]))
-            if (auto id = want_string(*previous[0], Path(here, kMembers[0])); !id)
-                return std::unexpected(id.error());
-        return {};
-    }
-
-    // Edits that only clear old content are no-ops here: the client still sends what it sends, and
-    // the answer says that none was applied.
-    Status context_edits() {
-        if (!has(kContextManagement)) return {};
-        constexpr std::string_view kMembers[] = {"edits"};
-        const Path here = path(kContextManagement);
-        const auto value = want_object(at(kContextManagement), here);
-        if (!value) return std::unexpected(value.error());
-        Field edits[1];
-        if (auto ok = read_fields(*value, here, kMembers, edits); !ok) return ok;
-        out_.context_management = true;
-        if (!present(edits[0])) return {};
-        const Path at_edits(here, "edits");
-        const auto list = want_array(*edits[0], at_edits);
-        if (!list) return std::unexpected(list.error());
-        std::size_t i = 0;
-        for (const Json item : *list) {
-            const Path at_edit(at_edits, i++);
-            const auto edit = want_object(item, at_edit);
-            if (!edit) return std::unexpected(edit.error());
-            const Path at_type(at_edit, "type");
-            Json type;
-            if (edit->at_key("type").get(type) != simdjson::SUCCESS)
-                return bad_field(at_type, "field required");
-            const auto name = want_string(type, at_type);
-            if (!name) return std::unexpected(name.error());
-            if (!name->starts_with("clear_"))
-                return bad_field(at_type, in_quotes(*name) + " is not supported");
-        }
+        Result<std::string> user = parse_metadata(at(kMetadata), path(kMetadata));
+        if (!user) return std::unexpected(user.error());
+        out_.user_id = std::move(*user);
         return {};
     }
 
@@ -464,15 +327,6 @@ class MessagesParser {
         return {};
     }
 
-    // The members of an object field whose first member, `type`, is required.
-    Status members(Name name, std::span<const std::string_view> names, std::span<Field> out) {
-        const auto value = want_object(at(name), path(name));
-        if (!value) return std::unexpected(value.error());
-        if (auto ok = read_fields(*value, path(name), names, out); !ok) return ok;
-        if (!out[0]) return bad_field(Path(path(name), "type"), "field required");
-        return {};
-    }
-
     const ParseOptions& options_;
     const Path root_;
     Fields fields_;
@@ -487,7 +341,7 @@ std::string_view json_problem(simdjson::error_code code) {
         case simdjson::UTF8_ERROR:
             return "not valid UTF-8";
         case simdjson::DEPTH_ERROR:
-            return "nested too deeply";
+            return "nested too deeply (more than 128 levels)";
         case simdjson::STRING_ERROR:
             return "not valid JSON: a string has a bad escape, a lone surrogate or no end";
         case simdjson::UNESCAPED_CHARS:

@@ -38,7 +38,6 @@ struct ParsedMessages {
 // Bounds of one request; docs/limits.md.
 inline constexpr std::size_t kMaxJsonDepth = 128;
 inline constexpr std::size_t kMaxStopSequences = 256;
-inline constexpr std::ptrdiff_t kMaxUserIdCharacters = 256;
 
 // `json` must be followed by Body::kPadding readable bytes.
 Result<ParsedMessages> parse_messages(std::string_view json, const ParseOptions& options);

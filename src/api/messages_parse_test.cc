@@ -180,7 +180,7 @@ TEST_F(ParseTest, RefusesTopLevelFieldsByPath) {
         {R"("top_k":3000000000)", "top_k: must be at most 2147483647, not 3000000000"},
         {R"("tools":{})", "tools: must be an array, not an object"},
         {R"("tools":[1])", "tools.0: must be an object, not a number"},
-        {R"("tools":[{"type":1}])", "tools.0.type: must be a string"},
+        {R"("tools":[{"type":1}])", "tools.0.type: must be a string, not a number"},
         {R"("tools":[{"name":"f","input_schema":{"type":"object"}}])",
          "tools: tool use is not supported yet"},
         {R"("tools":[{"type":"custom","name":"f","input_schema":{"type":"object"}}])",
@@ -351,7 +351,8 @@ TEST_F(ParseTest, RefusesWhatIsNotJson) {
     expect_bad(parse(R"({"max_tokens":184467440737095516160})"),
                "body: not valid JSON: a number is malformed or out of range");
     const std::string deep(500, '[');
-    expect_bad(parse(R"({"a":)" + deep + std::string(500, ']') + "}"), "body: nested too deeply");
+    expect_bad(parse(R"({"a":)" + deep + std::string(500, ']') + "}"),
+               "body: nested too deeply (more than 128 levels)");
     expect_bad(parse(std::string(2'000'000, '[')), "body: not valid JSON");
 }
 

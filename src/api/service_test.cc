@@ -117,6 +117,15 @@ TEST_F(ServiceTest, SizeBeforeVersionBeforeContentType) {
     EXPECT_EQ(responder_->continues, 0);
 }
 
+TEST_F(ServiceTest, BytesThatAreNotUtf8DoNotReachTheAnswer) {
+    auto head = head_of("POST", "/v1/messages");
+    set(head, "anthropic-version", "\xff\xfe");
+    error_of(send(head), 400, "invalid_request_error");  // parses the body: it is valid JSON
+    error_of(get("/v1/models/%ff%fe"), 404, "not_found_error");
+    error_of(get("/v1/models?after_id=%ff"), 400, "invalid_request_error");
+    error_of(get("/\xc3("), 404, "not_found_error");
+}
+
 TEST_F(ServiceTest, ChunkedBodyOverTheCapIs413Once) {
     options_.body_cap_bytes = 100;
     send(head_of("POST", "/v1/messages"));

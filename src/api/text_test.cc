@@ -32,6 +32,9 @@ TEST(JsonText, EscapesWhatJsonAndSseNeed) {
 
 TEST(JsonText, QuotesAndCutsAtACodePoint) {
     EXPECT_EQ(in_quotes("x"), "'x'");
+    EXPECT_EQ(in_quotes("a\xff\xc3z"),
+              "'a?"
+              "?z'");
     std::string long_text(63, 'a');
     long_text += "漢漢";
     EXPECT_EQ(in_quotes(long_text), "'" + std::string(63, 'a') + "…'");

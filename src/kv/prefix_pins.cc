@@ -96,6 +96,16 @@ void PrefixTree::expire(MonoNs now) {
     }
 }
 
+PrefixTree::PinInfo PrefixTree::pin_of(EntryId id) const {
+    const Impl& t = *impl_;
+    const Impl::Entry* e = t.find(id);
+    for (NodeId n = e == nullptr ? kNoNode : e->end; n != kNoNode; n = t.nodes[n].parent) {
+        const auto pin = t.pins.find(t.nodes[n].own_pin);
+        if (pin != t.pins.end()) return {.length = t.nodes[n].end(), .until = pin->second.until};
+    }
+    return {};
+}
+
 void PrefixTree::check() const {
     const Impl& t = *impl_;
     std::vector<std::uint32_t> through(t.nodes.size()), full(t.nodes.size()),

@@ -342,6 +342,15 @@ std::uint32_t PrefixTree::unique_tail(EntryId id) const {
     return e->computed > shared ? e->computed - shared : 0;
 }
 
+std::uint32_t PrefixTree::sole_tail(EntryId id) const {
+    const Impl::Entry* e = impl_->find(id);
+    if (e == nullptr) return 0;
+    NodeId n = e->end;
+    while (impl_->nodes[n].through == 1 && impl_->nodes[n].parent != kNoNode)
+        n = impl_->nodes[n].parent;
+    return e->length - impl_->nodes[n].end();
+}
+
 bool PrefixTree::pinned(EntryId id) const {
     const Impl::Entry* e = impl_->find(id);
     if (e == nullptr) return false;
@@ -357,6 +366,22 @@ double PrefixTree::heat(EntryId id) const {
     const Impl::Node& n = impl_->nodes[e->end];
     return static_cast<double>(n.stamp) +
            static_cast<double>(impl_->eviction.bonus(impl_->class_of(n)));
+}
+
+EntryId PrefixTree::coldest() const {
+    const auto victim = impl_->eviction.victim();
+    return victim ? impl_->id_of(impl_->nodes[*victim].first_entry) : 0;
+}
+
+std::vector<Token> PrefixTree::tokens_of(EntryId id) const {
+    const Impl::Entry* e = impl_->find(id);
+    if (e == nullptr) return {};
+    std::vector<Token> out(e->length);
+    for (NodeId n = e->end; n != kNoNode; n = impl_->nodes[n].parent) {
+        const Impl::Node& node = impl_->nodes[n];
+        std::ranges::copy(node.label, out.begin() + node.start);
+    }
+    return out;
 }
 
 void PrefixTree::holders(const Match& match, std::uint32_t depth, std::size_t limit,

@@ -116,8 +116,18 @@ class PrefixTree {
     void set_tag(EntryId id, std::uint64_t tag);
     // Tokens that vanish from the cache if this entry does (those it has computed alone).
     std::uint32_t unique_tail(EntryId id) const;
+    // Tokens of its length that no other entry passes, computed or not: its share of used_tokens.
+    std::uint32_t sole_tail(EntryId id) const;
     bool pinned(EntryId id) const;  // a pin lies in the part only this entry holds
     double heat(EntryId id) const;  // order of eviction: the coldest goes first
+    EntryId coldest() const;        // whose block evict_block() takes next; 0: nothing may go
+    std::vector<Token> tokens_of(EntryId id) const;
+    // The deepest pin on the entry's way; length 0: none.
+    struct PinInfo {
+        std::uint32_t length = 0;
+        MonoNs until = 0;
+    };
+    PinInfo pin_of(EntryId id) const;
 
     // Up to `limit` entries that have computed at least `depth` tokens of the matched prompt, depth
     // ≤ match.cached: those that end on the path, then some below it.

@@ -15,6 +15,7 @@
 #include <array>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <thread>
@@ -282,6 +283,23 @@ TEST_F(ServerTest, HundredStreamsOnOneConnection) {
     EXPECT_EQ(nghttp.status, 0) << nghttp.text;
     EXPECT_TRUE(
         eventually([&] { return echo_.live == 0 && server_->stats_approx().connections == 0; }));
+}
+
+// ZEROHOP_H2SPEC names the h2spec program (a Go module; `./dev test` installs it).
+TEST_F(ServerTest, PassesH2spec) {
+    const char* h2spec = std::getenv("ZEROHOP_H2SPEC");
+    if (h2spec == nullptr) GTEST_SKIP() << "ZEROHOP_H2SPEC is not set";
+    start();
+    for (const std::string& where :
+         {fmt::format("-p {}", plain_), fmt::format("-t -k -p {}", tls_)}) {
+        const Output out =
+            shell(fmt::format("timeout 200 {} -h 127.0.0.1 -P /collect -o 3 {}", h2spec, where));
+        EXPECT_EQ(out.status, 0) << out.text;
+        const auto summary = out.text.rfind("tests,");
+        std::printf("h2spec %s: %s", where.c_str(),
+                    out.text.substr(out.text.rfind('\n', summary) + 1).c_str());
+    }
+    EXPECT_TRUE(eventually([&] { return echo_.live == 0; }));
 }
 
 TEST_F(ServerTest, AlpnPicksH2OrH1AndAlertsOtherwise) {

@@ -18,6 +18,11 @@ std::string_view view(const std::uint8_t* data, std::size_t size) {
 
 // A head this far beyond its limits is not even counted on: the stream is reset.
 constexpr std::size_t kHopeless = 4;
+constexpr unsigned kFirstExtension = NGHTTP2_CONTINUATION + 1;
+
+int unpack_extension(nghttp2_session*, void**, const nghttp2_frame_hd*, void*) {
+    return NGHTTP2_ERR_CANCEL;  // nothing to unpack
+}
 
 }  // namespace
 
@@ -36,6 +41,10 @@ nghttp2_session* H2Callbacks::make_session(H2Session& self) {
     nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks, &on_data_chunk);
     nghttp2_session_callbacks_set_on_stream_close_callback(callbacks, &on_stream_close);
     nghttp2_option_set_no_auto_window_update(option, 1);
+    // Extension frames are ignored, but only registered ones are announced and thus priced.
+    nghttp2_session_callbacks_set_unpack_extension_callback(callbacks, &unpack_extension);
+    for (unsigned type = kFirstExtension; type <= 0xff; ++type)
+        nghttp2_option_set_user_recv_extension_type(option, static_cast<std::uint8_t>(type));
     nghttp2_option_set_no_closed_streams(option, 1);
     nghttp2_option_set_stream_reset_rate_limit(option, self.limits_.h2_reset_burst,
                                                self.limits_.h2_reset_per_s);

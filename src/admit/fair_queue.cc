@@ -1,0 +1,214 @@
+// Invariants: a workspace is in ring_[b] exactly when entries[b] is not empty, and in workspaces_
+// exactly when it has any entry; tokens_ and count_ are the sums over all entries.
+#include "admit/fair_queue.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace zerohop::admit {
+namespace {
+
+int band_of(Priority p) { return p == Priority::kHigh ? 1 : 0; }
+
+MonoNs counted_arrival(const FairItem& item) {
+    return item.arrived_ns + (item.priority == Priority::kLow ? FairQueue::kLowDelay : 0);
+}
+
+MonoNs order_of(const FairItem& item) {
+    return counted_arrival(item) +
+           std::clamp<MonoNs>(item.expected_work_ns, 0, FairQueue::kMaxOvertake);
+}
+
+}  // namespace
+
+FairQueue::FairQueue(const Bounds& bounds, std::shared_ptr<QueueGauge> gauge)
+    : bounds_(bounds), gauge_(std::move(gauge)) {
+    if (!gauge_) return;
+    gauge_->max_requests = bounds_.max_requests;
+    gauge_->max_tokens = static_cast<std::uint64_t>(bounds_.max_tokens);
+}
+
+std::int64_t FairQueue::retry_after_ms() const {
+    const double ms = ns_per_pop_ * static_cast<double>(size()) / 1e6;
+    return std::clamp<std::int64_t>(static_cast<std::int64_t>(ms), 1000, 60'000);
+}
+
+Status FairQueue::check_bounds(const FairItem& item) const {
+    const auto it = workspaces_.find(item.workspace);
+    const std::size_t held = it == workspaces_.end() ? 0 : it->second->requests();
+    const std::int64_t held_tokens = it == workspaces_.end() ? 0 : it->second->tokens;
+    const std::size_t active = workspaces_.size() + (held == 0 ? 1 : 0);
+    const std::size_t max = bounds_.max_requests;
+
+    const bool full = size() >= max || (size() > 0 && tokens_ + item.tokens > bounds_.max_tokens);
+    const bool crowded = size() >= max - max / 4 || tokens_ >= bounds_.max_tokens / 4 * 3;
+    const bool above_share =
+        held > 0 &&
+        (held >= max / active ||
+         held_tokens + item.tokens > bounds_.max_tokens / static_cast<std::int64_t>(active));
+    const bool greedy = held > 0 && (held + 1 > max - max / 8 ||
+                                     held_tokens + item.tokens > bounds_.max_tokens / 8 * 7);
+    if (!full && !greedy && !(crowded && above_share)) return {};
+
+    Error error{.code = Code::kOverloaded, .detail = {}, .origin = "admit"};
+    error.retry_after_ms = retry_after_ms();
+    const auto seconds = (*error.retry_after_ms + 999) / 1000;
+    error.detail =
+        full ? fmt::format(
+                   "overloaded: {} requests with {} tokens are waiting (limits {} and {}); "
+                   "try again in {} s",
+                   size(), tokens_, max, bounds_.max_tokens, seconds)
+             : fmt::format(
+                   "overloaded: {} requests of workspace \"{}\" are waiting, which is its "
+                   "share of the queue; try again in {} s",
+                   held, item.workspace, seconds);
+    return std::unexpected(std::move(error));
+}
+
+void FairQueue::insert(FairItem item) {
+    std::unique_ptr<Workspace>& slot = workspaces_[item.workspace];
+    if (!slot) {
+        slot = std::make_unique<Workspace>();
+        slot->name = item.workspace;
+    }
+    const int band = band_of(item.priority);
+    if (slot->entries[band].empty()) ring_[band].push_back(slot.get());
+    slot->tokens += item.tokens;
+    tokens_ += item.tokens;
+    ++count_[band];
+    const std::uint64_t handle = item.handle;
+    const MonoNs order = order_of(item);
+    const auto [entry, fresh] = slot->entries[band].insert(
+        Entry{.order = order, .sequence = next_sequence_++, .item = std::move(item)});
+    ZH_CHECK(fresh);
+    const bool unique =
+        by_handle_.emplace(handle, Place{.workspace = slot.get(), .band = band, .entry = entry})
+            .second;
+    ZH_CHECK(unique);
+    update_gauge();
+}
+
+Status FairQueue::push(FairItem item, MonoNs now) {
+    if (item.arrived_ns == 0) item.arrived_ns = now;
+    item.tokens = std::max<std::int64_t>(item.tokens, 1);
+    if (Status s = check_bounds(item); !s) return s;
+    insert(std::move(item));
+    return {};
+}
+
+void FairQueue::put_back(FairItem item, MonoNs now) {
+    if (item.arrived_ns == 0) item.arrived_ns = now;
+    item.tokens = std::max<std::int64_t>(item.tokens, 1);
+    const int band = band_of(item.priority);
+    const std::int64_t paid = item.tokens;
+    const std::string workspace = item.workspace;
+    insert(std::move(item));
+    workspaces_.find(workspace)->second->deficit[band] += paid;
+}
+
+// Instead of walking the ring round by round, finds how many rounds each workspace still needs
+// until its deficit covers its best item, takes the one that needs fewest (the first in the ring
+// among equals), and grants those rounds to everybody at once. Repeating it without a change gives
+// the same.
+std::optional<FairQueue::Place> FairQueue::choose_in(int band, MonoNs now, bool due_only) {
+    Ring& ring = ring_[band];
+    const auto eligible = [&](const Workspace& w) {
+        return !due_only || counted_arrival(w.entries[band].begin()->item) <= now;
+    };
+    auto best = ring.end();
+    std::int64_t best_rounds = 0;
+    for (auto it = ring.begin(); it != ring.end(); ++it) {
+        const Workspace& w = **it;
+        if (!eligible(w)) continue;
+        const std::int64_t missing = w.entries[band].begin()->item.tokens - w.deficit[band];
+        const std::int64_t rounds =
+            missing <= 0 ? 0 : (missing + bounds_.quantum_tokens - 1) / bounds_.quantum_tokens;
+        if (best == ring.end() || rounds < best_rounds) {
+            best = it;
+            best_rounds = rounds;
+        }
+    }
+    if (best == ring.end()) return {};
+    if (best_rounds > 0)
+        for (Workspace* w : ring)
+            if (eligible(*w)) w->deficit[band] += best_rounds * bounds_.quantum_tokens;
+    ring.splice(ring.begin(), ring, best);
+    Workspace* chosen = ring.front();
+    return Place{.workspace = chosen, .band = band, .entry = chosen->entries[band].begin()};
+}
+
+bool FairQueue::others_overdue(MonoNs now) const {
+    for (const Workspace* w : ring_[0])
+        if (now - w->entries[0].begin()->item.arrived_ns >= kMaxOvertake) return true;
+    return false;
+}
+
+std::optional<FairQueue::Place> FairQueue::choose(MonoNs now) {
+    const bool yield = high_in_a_row_ >= kHighInARow && others_overdue(now);
+    if (count_[1] > 0 && !yield) return choose_in(1, now, false);
+    if (auto due = choose_in(0, now, true)) return due;
+    if (auto any = choose_in(0, now, false)) return any;
+    return choose_in(1, now, false);
+}
+
+const FairItem* FairQueue::peek(MonoNs now) {
+    const std::optional<Place> place = choose(now);
+    return place ? &place->entry->item : nullptr;
+}
+
+FairItem FairQueue::take(const Place& place) {
+    Workspace& w = *place.workspace;
+    const int band = place.band;
+    FairItem item = std::move(w.entries[band].extract(place.entry).value().item);
+    by_handle_.erase(item.handle);
+    w.tokens -= item.tokens;
+    tokens_ -= item.tokens;
+    --count_[band];
+    if (w.entries[band].empty()) {
+        ring_[band].remove(&w);
+        w.deficit[band] = 0;
+    }
+    if (w.requests() == 0) workspaces_.erase(item.workspace);
+    update_gauge();
+    return item;
+}
+
+std::optional<FairItem> FairQueue::pop(MonoNs now) {
+    const std::optional<Place> place = choose(now);
+    if (!place) return {};
+    Workspace* w = place->workspace;
+    const int band = place->band;
+    w->deficit[band] -= place->entry->item.tokens;
+    const bool more = w->entries[band].size() > 1;
+    FairItem item = take(*place);
+    // Its turn ends when what is left does not cover its next item.
+    if (more && w->entries[band].begin()->item.tokens > w->deficit[band])
+        ring_[band].splice(ring_[band].end(), ring_[band], ring_[band].begin());
+
+    high_in_a_row_ = band == 1 ? high_in_a_row_ + 1 : 0;
+    if (last_pop_ns_ != 0 && now > last_pop_ns_) {
+        const auto gap = static_cast<double>(now - last_pop_ns_);
+        ns_per_pop_ = ns_per_pop_ == 0 ? gap : 0.9 * ns_per_pop_ + 0.1 * gap;
+    }
+    last_pop_ns_ = size() == 0 ? 0 : now;  // idle time says nothing of the queue's speed
+    return item;
+}
+
+bool FairQueue::remove(std::uint64_t handle) {
+    const auto it = by_handle_.find(handle);
+    if (it == by_handle_.end()) return false;
+    take(Place(it->second));
+    return true;
+}
+
+void FairQueue::update_gauge() {
+    if (!gauge_) return;
+    gauge_->requests.store(static_cast<std::uint32_t>(size()), std::memory_order_relaxed);
+    gauge_->tokens.store(static_cast<std::uint64_t>(tokens_), std::memory_order_relaxed);
+    gauge_->retry_after_ms.store(retry_after_ms(), std::memory_order_relaxed);
+}
+
+}  // namespace zerohop::admit

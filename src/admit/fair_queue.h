@@ -1,0 +1,124 @@
+// FairQueue: who is admitted to the batch next.
+//
+// Order, strongest first:
+//   1. High priority before the rest; but after kHighInARow high ones in a row, one of the others
+//      that has waited ≥ 2 s gets its turn, so that nothing starves.
+//   2. Among workspaces, deficit round robin over estimated tokens: each gets the same tokens per
+//      round, however many requests it has queued. Low priority counts 100 ms later: a workspace
+//      whose best item is a low one younger than that steps back behind those with due items.
+//   3. Inside a workspace, by counted arrival + min(expected work, 2 s): shorter work overtakes
+//   longer
+//      work that came at most 2 s before it, never more.
+//
+// Bound: `max_requests` and `max_tokens`. Nobody may fill it alone: a workspace gets at most 7/8,
+// and the last quarter is for workspaces below their share of those waiting. Full-policy: push()
+// fails with kOverloaded (529) and the time in which a place is likely.
+//
+// Not thread-safe: owned by the engine thread. Time is passed in. Items are values; `handle` is the
+// owner's. Cost: O(log n) per operation, O(workspaces) for peek.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+
+#include "admit/queue_gauge.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "request/priority.h"
+
+namespace zerohop::admit {
+
+struct FairItem {
+    std::uint64_t handle = 0;  // unique among the queued
+    std::string workspace;
+    Priority priority = Priority::kNormal;
+    std::int64_t tokens = 0;      // input to compute + expected output
+    MonoNs expected_work_ns = 0;  // how long it will keep the engine busy
+    MonoNs arrived_ns = 0;
+};
+
+class FairQueue {
+  public:
+    struct Bounds {
+        std::uint32_t max_requests = 256;
+        std::int64_t max_tokens = 1'000'000;
+        std::int64_t quantum_tokens = 2048;  // of deficit round robin
+    };
+    static constexpr MonoNs kLowDelay = 100 * kNsPerMs;
+    static constexpr MonoNs kMaxOvertake = 2 * kNsPerSec;
+    static constexpr int kHighInARow = 8;
+
+    // `gauge` may be null; its bounds are set here, its numbers kept up to date.
+    explicit FairQueue(const Bounds& bounds, std::shared_ptr<QueueGauge> gauge = nullptr);
+    FairQueue(const FairQueue&) = delete;
+    FairQueue& operator=(const FairQueue&) = delete;
+
+    Status push(FairItem item, MonoNs now);
+    // The item that pop() would give; nullptr when empty. Valid until the next change. A caller
+    // that cannot take it now leaves it there: big requests are not starved by small ones that
+    // would fit.
+    const FairItem* peek(MonoNs now);
+    std::optional<FairItem> pop(MonoNs now);
+    // Takes one out that was cancelled or has a passed deadline; false when it is not queued.
+    bool remove(std::uint64_t handle);
+    // Back in, where it was: for work that was paused. Never refused.
+    void put_back(FairItem item, MonoNs now);
+
+    std::size_t size() const { return by_handle_.size(); }
+    std::int64_t tokens() const { return tokens_; }
+    std::size_t high_waiting() const { return count_[1]; }
+    // Expected wait of one pushed now, from how fast the queue has been moving; ≥ 1 s for messages.
+    std::int64_t retry_after_ms() const;
+
+  private:
+    struct Entry {
+        MonoNs order = 0;  // see 3. above
+        std::uint64_t sequence = 0;
+        FairItem item;
+        bool operator<(const Entry& other) const {
+            return order != other.order ? order < other.order : sequence < other.sequence;
+        }
+    };
+    struct Workspace {
+        std::string name;
+        std::set<Entry> entries[2];  // 0: normal and low, 1: high
+        std::int64_t deficit[2] = {0, 0};
+        std::int64_t tokens = 0;
+        std::size_t requests() const { return entries[0].size() + entries[1].size(); }
+    };
+    using Ring = std::list<Workspace*>;  // front: whose turn it is
+    struct Place {
+        Workspace* workspace = nullptr;
+        int band = 0;
+        std::set<Entry>::iterator entry;
+    };
+
+    Status check_bounds(const FairItem& item) const;
+    void insert(FairItem item);
+    FairItem take(const Place& place);
+    std::optional<Place> choose(MonoNs now);
+    std::optional<Place> choose_in(int band, MonoNs now, bool due_only);
+    bool others_overdue(MonoNs now) const;
+    void update_gauge();
+
+    const Bounds bounds_;
+    std::shared_ptr<QueueGauge> gauge_;
+    std::unordered_map<std::string, std::unique_ptr<Workspace>> workspaces_;
+    Ring ring_[2];
+    std::unordered_map<std::uint64_t, Place> by_handle_;
+    std::size_t count_[2] = {0, 0};
+    std::int64_t tokens_ = 0;
+    std::uint64_t next_sequence_ = 1;
+    int high_in_a_row_ = 0;
+    MonoNs last_pop_ns_ = 0;
+    double ns_per_pop_ = 0;  // moving average
+};
+
+}  // namespace zerohop::admit

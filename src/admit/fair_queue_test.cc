@@ -1,0 +1,235 @@
+#include "admit/fair_queue.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <random>
+#include <vector>
+
+namespace zerohop::admit {
+namespace {
+
+constexpr MonoNs kStart = 1000 * kNsPerSec;
+
+FairItem item(std::uint64_t handle, std::string workspace, std::int64_t tokens = 100,
+              Priority priority = Priority::kNormal, MonoNs arrived = kStart, MonoNs work = 0) {
+    return {.handle = handle,
+            .workspace = std::move(workspace),
+            .priority = priority,
+            .tokens = tokens,
+            .expected_work_ns = work,
+            .arrived_ns = arrived};
+}
+
+std::vector<std::uint64_t> drain(FairQueue& q, MonoNs now = kStart + kNsPerSec) {
+    std::vector<std::uint64_t> order;
+    while (auto i = q.pop(now)) order.push_back(i->handle);
+    return order;
+}
+
+TEST(FairQueue, OneWorkspaceIsFirstComeFirstServed) {
+    FairQueue q({});
+    for (std::uint64_t i = 1; i <= 5; ++i)
+        ASSERT_TRUE(
+            q.push(item(i, "w", 100, Priority::kNormal, kStart + static_cast<MonoNs>(i)), 0));
+    EXPECT_EQ(drain(q), (std::vector<std::uint64_t>{1, 2, 3, 4, 5}));
+    EXPECT_EQ(q.size(), 0U);
+    EXPECT_EQ(q.tokens(), 0);
+    EXPECT_EQ(q.peek(kStart), nullptr);
+}
+
+TEST(FairQueue, HighGoesFirstWhateverItsAge) {
+    FairQueue q({});
+    ASSERT_TRUE(q.push(item(1, "a"), 0));
+    ASSERT_TRUE(q.push(item(2, "b", 100, Priority::kLow), 0));
+    ASSERT_TRUE(q.push(item(3, "a", 100, Priority::kHigh, kStart + kNsPerSec), 0));
+    EXPECT_EQ(drain(q, kStart + kNsPerSec).front(), 3U);
+}
+
+TEST(FairQueue, HighDoesNotStarveTheRest) {
+    FairQueue q({});
+    ASSERT_TRUE(q.push(item(1, "a"), 0));
+    for (std::uint64_t i = 2; i < 40; ++i)
+        ASSERT_TRUE(q.push(item(i, "b", 100, Priority::kHigh), 0));
+    std::vector<std::uint64_t> fresh = {};
+    MonoNs now = kStart + kNsPerSec;  // the normal one is not overdue yet
+    for (int i = 0; i < 12; ++i) EXPECT_NE(q.pop(now)->handle, 1U);
+    now = kStart + 2 * kNsPerSec;
+    EXPECT_EQ(q.pop(now)->handle, 1U);
+}
+
+TEST(FairQueue, LowCountsAHundredMillisecondsLater) {
+    // Same workspace, same work: a normal one that came ≤ 100 ms after a low one goes first.
+    for (const MonoNs later : {99 * kNsPerMs, 101 * kNsPerMs}) {
+        FairQueue q({});
+        ASSERT_TRUE(q.push(item(1, "w", 100, Priority::kLow, kStart), 0));
+        ASSERT_TRUE(q.push(item(2, "w", 100, Priority::kNormal, kStart + later), 0));
+        EXPECT_EQ(drain(q).front(), later < 100 * kNsPerMs ? 2U : 1U);
+    }
+}
+
+TEST(FairQueue, YoungLowStepsBackBehindOtherWorkspacesButNeverWaitsIdle) {
+    FairQueue q({.quantum_tokens = 100});
+    ASSERT_TRUE(q.push(item(1, "a", 100, Priority::kLow, kStart), 0));
+    // Nobody else: it goes at once.
+    EXPECT_EQ(q.peek(kStart)->handle, 1U);
+    ASSERT_TRUE(q.push(item(2, "b", 100, Priority::kNormal, kStart + 50 * kNsPerMs), 0));
+    ASSERT_TRUE(q.push(item(3, "b", 100, Priority::kNormal, kStart + 50 * kNsPerMs), 0));
+    EXPECT_EQ(q.pop(kStart + 60 * kNsPerMs)->handle, 2U);
+    // After its 100 ms it has its turn like anybody.
+    ASSERT_TRUE(q.push(item(4, "b", 100, Priority::kNormal, kStart + 60 * kNsPerMs), 0));
+    const auto rest = drain(q, kStart + 101 * kNsPerMs);
+    EXPECT_EQ(rest.size(), 3U);
+    EXPECT_NE(rest.back(), 1U);
+}
+
+TEST(FairQueue, ShortWorkOvertakesByAtMostTwoSeconds) {
+    FairQueue q({});
+    const MonoNs minute = 60 * kNsPerSec;
+    ASSERT_TRUE(q.push(item(1, "w", 100, Priority::kNormal, kStart, minute), 0));
+    ASSERT_TRUE(q.push(item(2, "w", 100, Priority::kNormal, kStart + 1900 * kNsPerMs, 1), 0));
+    ASSERT_TRUE(q.push(item(3, "w", 100, Priority::kNormal, kStart + 2100 * kNsPerMs, 1), 0));
+    EXPECT_EQ(drain(q, kStart + minute), (std::vector<std::uint64_t>{2, 1, 3}));
+}
+
+// A with 4 requests in flight at a time beside B with 64: both get half of the tokens.
+TEST(FairQueue, WorkspacesGetEqualTokensWhateverTheyQueue) {
+    for (const std::size_t b_in_flight : {4, 64}) {
+        FairQueue q({.max_requests = 1000});
+        std::mt19937 random(7);
+        std::map<std::string, std::int64_t> served;
+        std::map<std::string, std::size_t> queued;
+        std::uint64_t next = 1;
+        MonoNs now = kStart;
+        for (int i = 0; i < 4000; ++i) {
+            now += kNsPerMs;
+            for (const auto& [name, want] : {std::pair<std::string, std::size_t>{"a", 4},
+                                             std::pair<std::string, std::size_t>{"b", b_in_flight}})
+                while (queued[name] < want) {
+                    ASSERT_TRUE(q.push(item(next++, name, 50 + static_cast<int>(random() % 4000),
+                                            Priority::kNormal, now),
+                                       now));
+                    ++queued[name];
+                }
+            const FairItem* shown = q.peek(now);
+            ASSERT_NE(shown, nullptr);
+            const std::uint64_t handle = shown->handle;
+            EXPECT_EQ(q.peek(now)->handle, handle);  // looking changes nothing
+            const auto got = q.pop(now);
+            EXPECT_EQ(got->handle, handle);
+            served[got->workspace] += got->tokens;
+            --queued[got->workspace];
+        }
+        const double ratio = static_cast<double>(served["a"]) / static_cast<double>(served["b"]);
+        EXPECT_GT(ratio, 0.97) << b_in_flight;
+        EXPECT_LT(ratio, 1.03) << b_in_flight;
+    }
+}
+
+TEST(FairQueue, BigRequestsAreNotStarvedBySmallOnesOfOthers) {
+    FairQueue q({.max_requests = 1000, .max_tokens = 10'000'000});
+    ASSERT_TRUE(q.push(item(1, "big", 100'000), 0));
+    for (std::uint64_t i = 2; i < 200; ++i) ASSERT_TRUE(q.push(item(i, "small", 1000), 0));
+    const auto order = drain(q);
+    const auto at = std::find(order.begin(), order.end(), 1U) - order.begin();
+    EXPECT_GE(at, 90);   // others get their 100,000 tokens first …
+    EXPECT_LE(at, 110);  // … and not more
+}
+
+TEST(FairQueue, BoundsAnd529) {
+    FairQueue q({.max_requests = 16, .max_tokens = 10'000});
+    std::uint64_t next = 1;
+    // One workspace alone: at most 7/8.
+    while (q.push(item(next, "noisy", 10), kStart)) ++next;
+    EXPECT_EQ(q.size(), 14U);
+    const Status refused = q.push(item(next, "noisy", 10), kStart);
+    EXPECT_EQ(refused.error().code, Code::kOverloaded);
+    EXPECT_NE(refused.error().detail.find("noisy"), std::string::npos);
+    EXPECT_GE(refused.error().retry_after_ms, 1000);
+    // Others still get in.
+    EXPECT_TRUE(q.push(item(100, "quiet", 10), kStart));
+    EXPECT_TRUE(q.push(item(101, "third", 10), kStart));
+    const Status full = q.push(item(102, "fourth", 10), kStart);
+    ASSERT_FALSE(full);
+    EXPECT_NE(full.error().detail.find("16 requests"), std::string::npos);
+    // A crowded queue gives free places to those below their share.
+    while (q.size() > 13) q.pop(kStart + kNsPerSec);
+    EXPECT_FALSE(q.push(item(200, "noisy", 10), kStart));
+    EXPECT_TRUE(q.push(item(201, "fourth", 10), kStart));
+}
+
+TEST(FairQueue, TokenBound) {
+    FairQueue q({.max_requests = 100, .max_tokens = 1000});
+    EXPECT_TRUE(q.push(item(1, "a", 5000), kStart));  // alone, it may be as big as the model allows
+    EXPECT_FALSE(q.push(item(2, "b", 1), kStart));
+    q.pop(kStart);
+    EXPECT_TRUE(q.push(item(3, "a", 400), kStart));
+    EXPECT_TRUE(q.push(item(4, "b", 400), kStart));
+    EXPECT_FALSE(q.push(item(5, "c", 400), kStart));
+    EXPECT_TRUE(q.push(item(6, "c", 100), kStart));
+}
+
+TEST(FairQueue, RemoveAndPutBack) {
+    auto gauge = std::make_shared<QueueGauge>();
+    FairQueue q({}, gauge);
+    for (std::uint64_t i = 1; i <= 3; ++i)
+        ASSERT_TRUE(
+            q.push(item(i, "w", 100, Priority::kNormal, kStart + static_cast<MonoNs>(i)), 0));
+    EXPECT_EQ(gauge->requests, 3U);
+    EXPECT_TRUE(q.remove(2));
+    EXPECT_FALSE(q.remove(2));
+    auto first = q.pop(kStart);
+    EXPECT_EQ(first->handle, 1U);
+    q.put_back(*first, kStart);
+    EXPECT_EQ(drain(q), (std::vector<std::uint64_t>{1, 3}));
+    EXPECT_EQ(gauge->requests, 0U);
+    EXPECT_EQ(gauge->tokens, 0U);
+}
+
+TEST(FairQueue, RetryAfterFollowsItsSpeed) {
+    FairQueue q({.max_requests = 40});
+    for (std::uint64_t i = 0; i < 35; ++i) ASSERT_TRUE(q.push(item(i, "w"), kStart));
+    MonoNs now = kStart;
+    for (int i = 0; i < 5; ++i) {
+        q.pop(now);
+        now += 500 * kNsPerMs;
+    }
+    EXPECT_EQ(q.retry_after_ms(), 15'000);  // 30 left, 2 a second
+}
+
+// Any mix of operations: nothing is lost, nothing comes twice.
+TEST(FairQueue, RandomOperationsKeepEveryItem) {
+    std::mt19937 random(11);
+    FairQueue q({.max_requests = 64, .max_tokens = 100'000});
+    std::map<std::uint64_t, bool> inside;
+    MonoNs now = kStart;
+    std::uint64_t next = 1;
+    for (int step = 0; step < 20'000; ++step) {
+        now += static_cast<MonoNs>(random() % (50 * kNsPerMs));
+        const auto what = random() % 10;
+        if (what < 5) {
+            const std::uint64_t handle = next++;
+            const auto priority = static_cast<Priority>(random() % 3);
+            if (q.push(item(handle, std::string(1, static_cast<char>('a' + random() % 5)),
+                            static_cast<std::int64_t>(random() % 5000), priority, now,
+                            static_cast<MonoNs>(random() % (4 * kNsPerSec))),
+                       now))
+                inside[handle] = true;
+        } else if (what < 9) {
+            const auto got = q.pop(now);
+            ASSERT_EQ(got.has_value(), !inside.empty());
+            if (got) {
+                ASSERT_EQ(inside.erase(got->handle), 1U);
+            }
+        } else if (!inside.empty()) {
+            auto it = inside.begin();
+            std::advance(it, random() % inside.size());
+            ASSERT_TRUE(q.remove(it->first));
+            inside.erase(it);
+        }
+        ASSERT_EQ(q.size(), inside.size());
+    }
+}
+
+}  // namespace
+}  // namespace zerohop::admit

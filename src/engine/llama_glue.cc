@@ -1,0 +1,64 @@
+#include "engine/llama_glue.h"
+
+#include <ggml-cpu.h>
+#include <log.h>
+
+#include <mutex>
+#include <utility>
+
+#include "base/check.h"
+#include "base/log.h"
+
+namespace zerohop::engine {
+namespace {
+
+thread_local std::string t_last_error;
+
+void on_llama_log(ggml_log_level level, const char* text, void* /*user*/) {
+    if (text == nullptr || level == GGML_LOG_LEVEL_DEBUG) return;
+    std::string line(text);
+    while (!line.empty() && (line.back() == '\n' || line.back() == ' ')) line.pop_back();
+    if (line.empty() || line == ".") return;
+    if (level == GGML_LOG_LEVEL_ERROR) t_last_error = line;
+    log_debug("llama", "{}", line);
+}
+
+}  // namespace
+
+void init_llama() {
+    static std::once_flag once;
+    std::call_once(once, [] {
+        llama_log_set(on_llama_log, nullptr);
+        common_log_set_verbosity_thold(-1000);  // llama-common prints to stderr by itself
+        llama_backend_init();
+    });
+}
+
+std::string take_llama_error() { return std::exchange(t_last_error, {}); }
+
+Compute::Compute(int threads) : threads_(threads) {
+    ggml_threadpool_params params = ggml_threadpool_params_default(threads);
+    // Between steps the threads sleep: polling would take the core from the I/O threads.
+    params.poll = 0;
+    pool_ = ggml_threadpool_new(&params);
+    ZH_CHECK(pool_ != nullptr);
+}
+
+Compute::~Compute() { ggml_threadpool_free(pool_); }
+
+std::shared_ptr<Compute> shared_compute(int threads) {
+    static std::mutex mutex;
+    static std::weak_ptr<Compute> shared;
+    const std::lock_guard lock(mutex);
+    std::shared_ptr<Compute> compute = shared.lock();
+    if (compute == nullptr) {
+        compute = std::make_shared<Compute>(threads);
+        shared = compute;
+    } else if (compute->threads() < threads) {
+        log_warn("engine", "{} compute threads asked for, {} already run and are shared", threads,
+                 compute->threads());
+    }
+    return compute;
+}
+
+}  // namespace zerohop::engine

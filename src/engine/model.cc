@@ -1,0 +1,205 @@
+#include "engine/model.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "base/log.h"
+
+namespace zerohop::engine {
+namespace {
+
+constexpr std::string_view kOrigin = "engine";
+
+std::unexpected<Error> cannot_load(const std::string& path, std::string_view why) {
+    return fail(Code::kInvalidRequest, kOrigin, fmt::format("cannot load {}: {}", path, why));
+}
+
+Status check_file(const std::string& path, Model& out) {
+    struct stat info{};
+    if (stat(path.c_str(), &info) != 0) return cannot_load(path, std::strerror(errno));
+    if (!S_ISREG(info.st_mode)) return cannot_load(path, "not a regular file");
+    std::array<char, 4> magic{};
+    std::ifstream in(path, std::ios::binary);
+    if (!in) return cannot_load(path, std::strerror(errno));
+    in.read(magic.data(), magic.size());
+    if (in.gcount() != 4 || std::string_view(magic.data(), 4) != "GGUF")
+        return cannot_load(path, "not a GGUF file");
+    out.file_bytes = info.st_size;
+    out.info.created_ns = info.st_mtim.tv_sec * kNsPerSec + info.st_mtim.tv_nsec;
+    const std::int64_t free = available_memory();
+    if (free > 0 && info.st_size > free) {
+        return cannot_load(path, fmt::format("it has {} MiB, {} MiB of memory are available",
+                                             info.st_size >> 20, free >> 20));
+    }
+    return {};
+}
+
+std::int64_t meta_int(const llama_model* model, const std::string& key, std::int64_t otherwise) {
+    const std::string text = meta_string(model, key.c_str());
+    std::int64_t value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    return error == std::errc() && end != text.data() ? value : otherwise;
+}
+
+float meta_float(const llama_model* model, llama_model_meta_key key, float otherwise) {
+    const std::string text = meta_string(model, llama_model_meta_key_str(key));
+    if (text.empty()) return otherwise;
+    char* end = nullptr;
+    const float value = std::strtof(text.c_str(), &end);
+    return end != text.c_str() ? value : otherwise;
+}
+
+SamplerParams sampling_of(const llama_model* model) {
+    SamplerParams params;
+    params.temperature = std::max(0.0F, meta_float(model, LLAMA_MODEL_META_KEY_SAMPLING_TEMP, 1));
+    params.top_p = meta_float(model, LLAMA_MODEL_META_KEY_SAMPLING_TOP_P, 1);
+    params.min_p = meta_float(model, LLAMA_MODEL_META_KEY_SAMPLING_MIN_P, 0);
+    params.top_k =
+        static_cast<std::int32_t>(meta_float(model, LLAMA_MODEL_META_KEY_SAMPLING_TOP_K, 0));
+    params.repeat_penalty = meta_float(model, LLAMA_MODEL_META_KEY_SAMPLING_PENALTY_REPEAT, 1);
+    params.penalty_last_n = static_cast<std::int32_t>(
+        meta_float(model, LLAMA_MODEL_META_KEY_SAMPLING_PENALTY_LAST_N, 64));
+    if (params.repeat_penalty <= 0) params.repeat_penalty = 1;
+    return params;
+}
+
+void describe(Model& out, const LlamaOptions& options) {
+    const llama_model* model = out.model.get();
+    out.vocab = llama_model_get_vocab(model);
+    out.trained_context = llama_model_n_ctx_train(model);
+    out.info.id =
+        options.id.empty() ? std::filesystem::path(options.path).stem().string() : options.id;
+    const std::string name = meta_string(model, "general.name");
+    out.info.display_name = name.empty() ? out.info.id : name;
+    out.info.architecture = meta_string(model, "general.architecture");
+    out.info.parameters = static_cast<std::int64_t>(llama_model_n_params(model));
+    out.partial_removal = !llama_model_is_recurrent(model) && !llama_model_is_hybrid(model);
+    out.info.can_share_prefix = out.partial_removal;
+    out.sampling = sampling_of(model);
+    const std::int64_t heads = std::max(1, llama_model_n_head(model));
+    const std::int64_t size = llama_model_n_embd(model) / heads;
+    const std::string arch = out.info.architecture;
+    const std::int64_t key = meta_int(model, arch + ".attention.key_length", size);
+    const std::int64_t value = meta_int(model, arch + ".attention.value_length", size);
+    out.kv_elements = static_cast<std::int64_t>(llama_model_n_layer(model)) *
+                      llama_model_n_head_kv(model) * (key + value);
+}
+
+ggml_type type_named(const std::string& name) {
+    if (name == "bf16") return GGML_TYPE_BF16;
+    if (name == "q8_0") return GGML_TYPE_Q8_0;
+    return GGML_TYPE_F16;
+}
+
+std::int64_t read_number(const char* path) {
+    std::ifstream in(path);
+    std::int64_t value = -1;
+    return in >> value ? value : -1;
+}
+
+}  // namespace
+
+std::string meta_string(const llama_model* model, const char* key) {
+    if (key == nullptr) return {};
+    const std::int32_t length = llama_model_meta_val_str(model, key, nullptr, 0);
+    if (length <= 0) return {};
+    std::string text(static_cast<std::size_t>(length), '\0');
+    llama_model_meta_val_str(model, key, text.data(), text.size() + 1);
+    return text;
+}
+
+std::int64_t available_memory() {
+    std::int64_t available = 0;
+    std::ifstream in("/proc/meminfo");
+    for (std::string word; in >> word;) {
+        if (word != "MemAvailable:") continue;
+        in >> available;
+        available *= 1024;
+        break;
+    }
+    // cgroup v2, as in a container; "max" does not read as a number.
+    const std::int64_t limit = read_number("/sys/fs/cgroup/memory.max");
+    const std::int64_t used = read_number("/sys/fs/cgroup/memory.current");
+    if (limit > 0 && used >= 0)
+        available = std::min(available, std::max<std::int64_t>(0, limit - used));
+    return available;
+}
+
+std::int64_t Model::kv_bytes_per_token(const std::string& kv_type) const {
+    return kv_elements * static_cast<std::int64_t>(ggml_type_size(type_named(kv_type))) /
+           ggml_blck_size(type_named(kv_type));
+}
+
+Result<std::shared_ptr<const Model>> Model::load(const LlamaOptions& options,
+                                                 const LoadProgress& progress) {
+    init_llama();
+    auto out = std::make_shared<Model>();
+    if (Status checked = check_file(options.path, *out); !checked)
+        return std::unexpected(checked.error());
+    llama_model_params params = llama_model_default_params();
+    params.n_gpu_layers = options.gpu_layers;
+    struct Told {
+        const LoadProgress* progress;
+    } told{&progress};
+    params.progress_callback_user_data = &told;
+    params.progress_callback = [](float done, void* user) {
+        const LoadProgress& tell = *static_cast<Told*>(user)->progress;
+        if (tell) tell("loading the model", static_cast<double>(done));
+        return true;
+    };
+    (void)take_llama_error();
+    try {
+        out->model.reset(llama_model_load_from_file(options.path.c_str(), params));
+    } catch (const std::exception& e) {
+        return cannot_load(options.path, e.what());
+    }
+    if (out->model == nullptr) {
+        std::string why = take_llama_error();
+        return cannot_load(options.path, why.empty() ? "corrupt or unsupported" : why);
+    }
+    const llama_model* model = out->model.get();
+    if (!llama_model_has_decoder(model) || llama_model_has_encoder(model) ||
+        llama_vocab_type(llama_model_get_vocab(model)) == LLAMA_VOCAB_TYPE_NONE)
+        return cannot_load(options.path, "not a text generating model");
+    if (llama_model_is_diffusion(model))
+        return cannot_load(options.path, "diffusion models are not supported");
+    describe(*out, options);
+    return out;
+}
+
+ContextPtr make_context(const Model& model, const Layout& layout, std::int32_t cells,
+                        std::int32_t sequences, std::int32_t batch, std::int32_t ubatch) {
+    llama_context_params params = llama_context_default_params();
+    params.n_ctx = static_cast<std::uint32_t>(cells);
+    params.n_seq_max = static_cast<std::uint32_t>(sequences);
+    params.n_batch = static_cast<std::uint32_t>(std::max(batch, sequences));
+    params.n_ubatch = static_cast<std::uint32_t>(std::min(ubatch, batch));
+    // One row of logits per sequence: the buffers would otherwise hold a whole batch's.
+    params.n_outputs_max = static_cast<std::uint32_t>(sequences);
+    params.n_threads = layout.threads;
+    params.n_threads_batch = layout.threads;
+    params.flash_attn_type =
+        layout.flash_attention ? LLAMA_FLASH_ATTN_TYPE_ENABLED : LLAMA_FLASH_ATTN_TYPE_DISABLED;
+    params.type_k = type_named(layout.kv_type);
+    params.type_v = type_named(layout.kv_type);
+    params.kv_unified = layout.unified;
+    params.no_perf = true;
+    params.swa_full = true;  // a sequence must be cut anywhere, also outside the window
+    try {
+        return ContextPtr(llama_init_from_model(model.model.get(), params));
+    } catch (const std::exception& e) {
+        log_debug("engine", "context: {}", e.what());
+        return nullptr;
+    }
+}
+
+}  // namespace zerohop::engine

@@ -1,0 +1,51 @@
+// Model: a loaded GGUF and what is known of it before any context exists.
+//
+// Immutable once loaded; shared by the tokenizer threads, the engine thread and the tuner.
+// load() fails with one clear line: missing, not GGUF, corrupt, no decoder, larger than memory.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "base/error.h"
+#include "engine/llama_engine.h"
+#include "engine/llama_glue.h"
+#include "engine/sampler.h"
+
+namespace zerohop::engine {
+
+struct Model {
+    ModelPtr model;
+    const llama_vocab* vocab = nullptr;
+    ModelInfo info;
+    SamplerParams sampling;  // the GGUF's general.sampling.*, else neutral; seed unset
+    std::int32_t trained_context = 0;
+    std::int64_t file_bytes = 0;
+    std::int64_t kv_elements = 0;  // K and V elements of one token, all layers (an estimate)
+    bool partial_removal = true;   // KV may be cut at any position (not recurrent)
+
+    static Result<std::shared_ptr<const Model>> load(const LlamaOptions& options,
+                                                     const LoadProgress& progress);
+    std::int64_t kv_bytes_per_token(const std::string& kv_type) const;
+};
+
+// How a context is laid out; chosen by the tuner, by config, or llama.cpp's default.
+struct Layout {
+    std::int32_t threads = 1;
+    bool flash_attention = true;
+    std::string kv_type = "f16";
+    bool unified = true;
+};
+
+// cells: tokens of the whole KV cache. nullptr when this model cannot be laid out so.
+ContextPtr make_context(const Model& model, const Layout& layout, std::int32_t cells,
+                        std::int32_t sequences, std::int32_t batch, std::int32_t ubatch);
+
+// Bytes this process may still take: free memory, or less under a cgroup's limit.
+std::int64_t available_memory();
+
+// Metadata as text; empty when absent.
+std::string meta_string(const llama_model* model, const char* key);
+
+}  // namespace zerohop::engine

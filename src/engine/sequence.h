@@ -1,0 +1,51 @@
+// Sequence: one request inside the engine, from the wait queue to its last event.
+//
+//     tokens:   [ prompt … | sampled … ]
+//     computed:  how many of them are in the KV cache; the rest is pending
+//
+// Decoding is the case of one pending token; a paused sequence loses its KV (computed = 0) and is
+// later computed again like a longer prompt. Owned and touched by the engine thread only.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "engine/sampler.h"
+#include "request/output_text.h"
+#include "request/stream.h"
+
+namespace zerohop::engine {
+
+struct Sequence {
+    Sequence(RequestPtr r, StreamPtr s, std::vector<std::int32_t> t, const SamplerParams& params)
+        : request(std::move(r)),
+          stream(std::move(s)),
+          tokens(std::move(t)),
+          prompt(static_cast<std::int32_t>(tokens.size())),
+          sampler(params),
+          output(request->stop_sequences) {}
+
+    RequestPtr request;
+    StreamPtr stream;
+    std::vector<std::int32_t> tokens;
+    std::int32_t prompt;        // of them from the request
+    std::int32_t computed = 0;  // of them in the KV cache
+    std::int32_t id = -1;       // in the KV cache; -1: holds none
+    std::uint64_t order = 0;    // of arrival: the largest is the youngest
+    MonoNs since = 0;           // its prefill waits since then
+    Sampler sampler;
+    OutputText output;
+    std::string unsent;         // text the ring had no room for
+    std::optional<Event> last;  // Done, waiting behind unsent
+
+    MonoNs admitted_ns = 0, prefill_done_ns = 0, first_token_ns = 0;
+
+    std::int32_t pending() const { return static_cast<std::int32_t>(tokens.size()) - computed; }
+    std::int32_t sampled() const { return static_cast<std::int32_t>(tokens.size()) - prompt; }
+    bool starved() const { return !unsent.empty(); }  // its ring is full
+};
+
+}  // namespace zerohop::engine

@@ -1,0 +1,33 @@
+// Tuner: how to lay out a context on this machine, found by measuring, kept in a small text file.
+//
+// Candidates: threads × flash attention × K/V type × unified or per-sequence KV. Measured one axis
+// after the other (threads first), a few hundred ms each, ≤ 5 s together. Score of a candidate: the
+// weighted harmonic mean of three rates, each relative to the best seen,
+//     0.35 prefill of one chunk + 0.30 decode of one sequence + 0.35 decode of eight with foreign
+// cells beside them: harmonic, so that being terrible at one thing is not bought back by another.
+//
+// The file: one line "key value" each, first the key it holds for (model file's size, time and
+// name, CPU model and count, llama.cpp version). What the options give is not measured. Threads:
+// the caller's, before the engine starts. Fails only when no candidate works.
+#pragma once
+
+#include "base/error.h"
+#include "engine/llama_engine.h"
+#include "engine/model.h"
+
+namespace zerohop::engine {
+
+Result<Layout> choose_layout(const Model& model, const LlamaOptions& options,
+                             const LoadProgress& progress);
+
+struct ContextPlan {
+    std::int32_t cells = 0;  // of the whole KV cache
+    std::int32_t sequences = 0;
+    std::int64_t kv_bytes = 0;
+};
+
+// How large the KV cache may be. kInvalidRequest when config asks for more than there is.
+Result<ContextPlan> plan_context(const Model& model, const LlamaOptions& options,
+                                 const Layout& layout);
+
+}  // namespace zerohop::engine
