@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 
 namespace zerohop::skeleton {
 namespace {
@@ -82,14 +83,59 @@ constexpr std::array<LangSpec, kCodeLangs> kSpecs = {
          true),
 };
 
+// By length, so that one look at it leaves few to compare: kControlStart[n] is the first of n
+// letters.
 constexpr std::string_view kControl[] = {
-    "if",    "for",   "while", "switch",   "catch",   "return",    "sizeof",        "synchronized",
-    "with",  "try",   "using", "lock",     "foreach", "do",        "else",          "alignas",
-    "throw", "await", "yield", "delete",   "typeof",  "void",      "__attribute__", "constexpr",
-    "new",   "in",    "of",    "case",     "when",    "decltype",  "noexcept",      "static_assert",
-    "and",   "or",    "not",   "requires", "assert",  "co_return", "co_await",      "instanceof",
-    "super", "this",
+    "if",
+    "do",
+    "in",
+    "of",
+    "or",
+    "for",
+    "try",
+    "new",
+    "and",
+    "not",
+    "with",
+    "lock",
+    "else",
+    "void",
+    "case",
+    "when",
+    "this",
+    "while",
+    "catch",
+    "using",
+    "throw",
+    "await",
+    "yield",
+    "super",
+    "switch",
+    "return",
+    "sizeof",
+    "delete",
+    "typeof",
+    "assert",
+    "foreach",
+    "alignas",
+    "decltype",
+    "noexcept",
+    "requires",
+    "co_await",
+    "constexpr",
+    "co_return",
+    "instanceof",
+    "synchronized",
+    "__attribute__",
+    "static_assert",
 };
+constexpr auto kControlStart = [] {
+    std::array<std::uint8_t, 16> start{};
+    for (std::size_t n = 0; n < 16; ++n)
+        for (const std::string_view w : kControl)
+            start[n] = static_cast<std::uint8_t>(start[n] + (w.size() < n ? 1 : 0));
+    return start;
+}();
 
 struct Tag {
     std::string_view tag;
@@ -284,30 +330,52 @@ bool python_import(std::string_view line) {
     return begins(line, "from ", false) && line.find(" import ") != std::string_view::npos;
 }
 
+// Clues by where they stand: those that begin a line are found by its first letter.
+constexpr std::size_t kClueCount = std::size(kClues);
+struct ClueIndex {
+    std::array<std::uint8_t, kClueCount> order{};  // begin clues, by first letter (lower case)
+    std::array<std::uint8_t, 129> start{};         // into order
+    std::array<std::uint8_t, kClueCount> hold{};   // the others
+    std::size_t hold_count = 0;
+};
+constexpr ClueIndex kIndex = [] {
+    ClueIndex index;
+    std::size_t n = 0;
+    for (std::size_t c = 0; c < 128; ++c) {
+        index.start[c] = static_cast<std::uint8_t>(n);
+        for (std::size_t i = 0; i < kClueCount; ++i)
+            if (kClues[i].where != Where::kHold && kClues[i].where != Where::kEnd &&
+                static_cast<std::size_t>(lower(kClues[i].text[0])) == c)
+                index.order[n++] = static_cast<std::uint8_t>(i);
+    }
+    index.start[128] = static_cast<std::uint8_t>(n);
+    for (std::size_t i = 0; i < kClueCount; ++i)
+        if (kClues[i].where == Where::kHold || kClues[i].where == Where::kEnd)
+            index.hold[index.hold_count++] = static_cast<std::uint8_t>(i);
+    return index;
+}();
+
 void score_line(std::string_view line, std::array<int, kCodeLangs>& score) {
-    const bool opens = !line.empty() && line.back() == '{';
-    const bool ends = !line.empty() && (line.back() == ';' || opens);
+    const bool opens = line.back() == '{';
+    const bool ends = line.back() == ';' || opens;
+    const auto hit = [&score](const Clue& clue) {
+        score[static_cast<std::size_t>(clue.lang)] += clue.points;
+    };
+    const auto first = static_cast<unsigned char>(lower(line[0]));
+    if (first < 128)
+        for (std::size_t i = kIndex.start[first]; i < kIndex.start[first + 1U]; ++i) {
+            const Clue& clue = kClues[kIndex.order[i]];
+            if (begins(line, clue.text, clue.where == Where::kBeginAnyCase)) hit(clue);
+        }
     CharSet present;
     for (const char c : line)
         if (static_cast<unsigned char>(c) < 128) present.add(c);
-    for (const Clue& clue : kClues) {
-        if (!present.has(clue.text[0]) && clue.where != Where::kBeginAnyCase) continue;
-        bool hit = false;
-        switch (clue.where) {
-            case Where::kBegin:
-                hit = begins(line, clue.text, false);
-                break;
-            case Where::kBeginAnyCase:
-                hit = begins(line, clue.text, true);
-                break;
-            case Where::kHold:
-                hit = line.find(clue.text) != std::string_view::npos;
-                break;
-            case Where::kEnd:
-                hit = line.ends_with(clue.text);
-                break;
-        }
-        if (hit) score[static_cast<std::size_t>(clue.lang)] += clue.points;
+    for (std::size_t i = 0; i < kIndex.hold_count; ++i) {
+        const Clue& clue = kClues[kIndex.hold[i]];
+        if (!present.has(clue.text[0]) || !present.has(clue.text.back())) continue;
+        if (clue.where == Where::kEnd ? line.ends_with(clue.text)
+                                      : line.find(clue.text) != std::string_view::npos)
+            hit(clue);
     }
     if (python_import(line)) score[1] += 4;
     if (begins(line, "import ", false)) {
@@ -333,8 +401,11 @@ const LangSpec& spec_of(Lang lang) {
 
 bool is_control_word(std::string_view word) {
     if (word.size() < 2 || word.size() > 13) return false;
-    for (const std::string_view w : kControl)
-        if (w.size() == word.size() && w[0] == word[0] && w == word) return true;
+    const std::size_t end = kControlStart[word.size() + 1];
+    for (std::size_t i = kControlStart[word.size()]; i < end; ++i)
+        if (kControl[i][0] == word[0] &&
+            std::memcmp(kControl[i].data(), word.data(), word.size()) == 0)
+            return true;
     return false;
 }
 
@@ -370,7 +441,9 @@ bool may_be_code(std::string_view text) {
         if (c == '#' || c == '@') return line.size() > 1 && line[1] != ' ' && line[1] != '#';
         if (!(lower(c) >= 'a' && lower(c) <= 'z')) return false;
         const char last = line.back();
-        if (last == '{' || last == ';' || last == ':' || last == ')' || last == '(') return true;
+        if (last == '{' || last == ';' || last == '(') return true;
+        if (last == ':' || last == ')')
+            return line.find('(') != std::string_view::npos || begins(line, "class ", false);
         return python_import(line) || begins(line, "package ", false) ||
                begins(line, "select ", true) || begins(line, "create ", true) ||
                begins(line, "insert into ", true) || begins(line, "import ", false) ||
@@ -403,10 +476,14 @@ Lang detect_language(std::string_view code, bool whole_message) {
         ++lines;
         const int before = *std::max_element(score.begin(), score.end());
         score_line(line, score);
-        if (lines == 1) first = *std::max_element(score.begin(), score.end());
+        const int now = *std::max_element(score.begin(), score.end());
+        if (lines == 1) {
+            first = now;
+            if (whole_message && first < 2) return Lang::kPlain;
+        }
         const char last = line.back();
-        if (before == *std::max_element(score.begin(), score.end()) &&
-            (last == '.' || last == '?' || last == '!') && line.find(' ') != std::string_view::npos)
+        if (before == now && (last == '.' || last == '?' || last == '!') &&
+            line.find(' ') != std::string_view::npos)
             ++prose;
     }
     // TypeScript is JavaScript with types, C++ is C with more: the base language's points count.

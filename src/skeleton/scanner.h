@@ -128,10 +128,11 @@ class Scanner {
     static bool is_space(char c) { return (cls(c) & kSpace) != 0; }
     static bool is_ident(char c) { return (cls(c) & kIdent) != 0; }
 
-    typename V::Bytes load(std::size_t at, std::size_t end) const {
-        if (end - at >= 64) return V::load(t_ + at);
+    // 64 bytes from `at`; past the block's end, zeros.
+    typename V::Bytes load(std::size_t at) const {
+        if (n_ - at >= 64) return V::load(t_ + at);
         char tail[64] = {};
-        std::memcpy(tail, t_ + at, end - at);
+        std::memcpy(tail, t_ + at, n_ - at);
         return V::load(tail);
     }
     std::size_t skip_space(std::size_t at, std::size_t end) const {
@@ -141,8 +142,8 @@ class Scanner {
     // First byte of `set` in [at, end), or end.
     std::size_t find(std::size_t at, std::size_t end, const CharSet& set) const {
         for (; at < end; at += 64)
-            if (const std::uint64_t m = V::in(load(at, end), set))
-                return at + static_cast<std::size_t>(std::countr_zero(m));
+            if (const std::uint64_t m = V::in(load(at), set))
+                return std::min(end, at + static_cast<std::size_t>(std::countr_zero(m)));
         return end;
     }
     // First line end, tag or (strict) raw character at or after `at`, or n_. Keeps its block's
@@ -151,14 +152,14 @@ class Scanner {
         std::size_t base = at & ~std::size_t{63};
         if (base >= n_) return n_;
         if (base != cursor_base_) {
-            cursor_mask_ = V::in(load(base, n_), set_);
+            cursor_mask_ = V::in(load(base), set_);
             cursor_base_ = base;
         }
         std::uint64_t m = cursor_mask_ & (~std::uint64_t{0} << (at & 63));
         while (m == 0) {
             base += 64;
             if (base >= n_) return n_;
-            m = cursor_mask_ = V::in(load(base, n_), set_);
+            m = cursor_mask_ = V::in(load(base), set_);
             cursor_base_ = base;
         }
         return base + static_cast<std::size_t>(std::countr_zero(m));
@@ -166,19 +167,66 @@ class Scanner {
 
     void sweep(std::size_t until) {
         for (; swept_ < n_ && swept_ < until; swept_ += 64) {
-            const typename V::Bytes v = load(swept_, n_);
+            const typename V::Bytes v = load(swept_);
             if (V::high(v) != 0)
                 utf8_.block(v);
             else
                 utf8_.ascii();
             if (const std::uint64_t zeros = V::zero(v)) nuls(zeros);
             const std::uint64_t digits = V::in(v, kDigitSet);
-            std::uint64_t starts = digits & ~((digits << 1) | digit_carry_);
+            if (digits != 0) numbers(v, digits);
             digit_carry_ = digits >> 63;
-            for (; starts != 0; starts &= starts - 1) {
-                const std::size_t at = swept_ + static_cast<std::size_t>(std::countr_zero(starts));
-                if (at >= volatile_next_) word_with_digit(at);
+        }
+    }
+    void numbers(const typename V::Bytes& v, std::uint64_t digits) {
+        std::uint64_t starts = digits & ~((digits << 1) | digit_carry_);
+        const std::uint64_t alnum = V::in(v, kAlnumSet);
+        const std::uint64_t joined = alnum | V::in(v, kJoinSet);
+        for (; starts != 0; starts &= starts - 1) {
+            const auto bit = static_cast<unsigned>(std::countr_zero(starts));
+            const std::size_t at = swept_ + bit;
+            if (at < volatile_next_) continue;
+            if (const std::size_t end = ordinary(bit, digits, alnum, joined))
+                volatile_next_ = end;
+            else
+                word_with_digit(at);
+        }
+    }
+    // Most words with a digit can be told from the block's masks to be no volatile value: too short
+    // for an id, and with a letter in them or nothing around them that dates, times and counters
+    // have. Where such a word ends; 0: VolatileMatcher must look.
+    std::size_t ordinary(unsigned bit, std::uint64_t digits, std::uint64_t alnum,
+                         std::uint64_t joined) const {
+        const std::uint64_t below = ~alnum & ((std::uint64_t{1} << bit) - 1);
+        const std::uint64_t above = ~joined & (~std::uint64_t{0} << bit);
+        if (below == 0 || above == 0) return 0;
+        const auto first = static_cast<unsigned>(64 - std::countl_zero(below));
+        const auto run = static_cast<unsigned>(std::countr_zero(above));
+        if (run - first >= 16 || swept_ + first < volatile_next_) return 0;
+        const auto end =
+            static_cast<unsigned>(std::countr_zero(~alnum & (~std::uint64_t{0} << bit)));
+        const std::uint64_t word = (std::uint64_t{1} << end) - (std::uint64_t{1} << first);
+        const std::size_t stop = swept_ + end;
+        if ((alnum & ~digits & word) != 0) return stop;
+        const unsigned size = end - first;
+        const char next = stop < n_ ? t_[stop] : '\0';
+        if (size >= 10 || (size == 4 && (next == '-' || next == '/')) || (size == 2 && next == ':'))
+            return 0;
+        const char* before = t_ + swept_ + first - 1;
+        switch (*before) {
+            case '#':
+                return 0;
+            case ' ':
+            case ':':
+            case '=': {
+                if (swept_ + first < 2) return stop;
+                const char c = before[-1];
+                // The last letters of the counters' words, and what may stand between.
+                static constexpr CharSet kMay = char_set("tnrqeTNRQE# :=");
+                return kMay.has(c) ? 0 : stop;
             }
+            default:
+                return stop;
         }
     }
     void nuls(std::uint64_t zeros) {
@@ -208,7 +256,7 @@ class Scanner {
         std::size_t good = 0;
         for (std::size_t base = 0; base < n_ && !probe.bad(); base += 64) {
             good = base;
-            probe.block(load(base, n_));
+            probe.block(load(base));
         }
         report(Problem::kInvalidUtf8, first_invalid(good >= 64 ? good - 64 : 0));
     }

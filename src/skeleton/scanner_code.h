@@ -82,10 +82,10 @@ std::size_t code_event(Code& s, std::size_t at) const {
         code_mask(s, base);
         m = s.mask;
     }
-    return base + static_cast<std::size_t>(std::countr_zero(m));
+    return std::min(s.end, base + static_cast<std::size_t>(std::countr_zero(m)));
 }
 void code_mask(Code& s, std::size_t base) const {
-    const typename V::Bytes v = load(base, s.end);
+    const typename V::Bytes v = load(base);
     const std::uint64_t ident = V::in(v, kIdentSet) | V::high(v);
     const std::uint64_t carry = base > s.begin && is_ident(t_[base - 1]) ? 1 : 0;
     const std::uint64_t starts = ident & ~((ident << 1) | carry);

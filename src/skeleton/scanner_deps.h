@@ -36,6 +36,9 @@ inline constexpr auto kCharClass = [] {
 inline constexpr CharSet kIdentSet =
     char_set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_$");
 inline constexpr CharSet kDigitSet = char_set("0123456789");
+inline constexpr CharSet kAlnumSet =
+    char_set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789");
+inline constexpr CharSet kJoinSet = char_set("_-");
 inline constexpr CharSet kTextSet = char_set("\n\r<");
 inline constexpr CharSet kStrictSet = char_set("\n\r<>&");
 inline constexpr CharSet kLineSet = char_set("\n\r");

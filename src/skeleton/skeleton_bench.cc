@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "../../tests/corpus/skeleton_corpus.h"
+#include "skeleton/corpus.h"
 #include "skeleton/optimize.h"
 #include "skeleton/skeleton.h"
 
