@@ -43,12 +43,12 @@ inline constexpr std::array<std::string_view, 40> kWords = {
     "under",   "load",   "and",      "we",       "compare",  "results", "with",    "earlier",
     "runs",    "of",     "same",     "workload", "please",   "explain", "which",   "part",
     "changed", "why",    "customer", "data",     "must",     "never",   "leave",   "region"};
-inline constexpr std::array<std::string_view, 12> kChinese = {
+inline constexpr std::array<std::string_view, 12> kChineseWords = {
     "请", "分析", "这段", "代码", "并且", "给出", "三个", "风险", "模型", "缓存", "结构", "延迟"};
-inline constexpr std::array<std::string_view, 10> kArabic = {
+inline constexpr std::array<std::string_view, 10> kArabicWords = {
     "مرحبا", "تحليل", "العقد", "هذا", "النص", "من", "فضلك", "قائمة", "المخاطر", "الخادم"};
-inline constexpr std::array<std::string_view, 8> kEmoji = {"😀", "🚀", "🔥", "👩‍💻",
-                                                           "🇩🇪", "✅", "📈", "🧪"};
+inline constexpr std::array<std::string_view, 8> kEmojiWords = {"😀", "🚀", "🔥", "👩‍💻",
+                                                                "🇩🇪", "✅", "📈", "🧪"};
 inline constexpr std::array<std::string_view, 16> kStems = {
     "user", "input", "data",  "payload", "index", "buffer", "score", "total",
     "item", "cache", "state", "token",   "price", "weight", "order", "node"};
@@ -64,11 +64,11 @@ struct Style {
     std::string word() {
         switch (tongue) {
             case Tongue::kChinese:
-                return std::string(r.pick(kChinese));
+                return std::string(r.pick(kChineseWords));
             case Tongue::kArabic:
-                return std::string(r.pick(kArabic));
+                return std::string(r.pick(kArabicWords));
             case Tongue::kEmoji:
-                return std::string(r.chance(30) ? r.pick(kEmoji) : r.pick(kWords));
+                return std::string(r.chance(30) ? r.pick(kEmojiWords) : r.pick(kWords));
             case Tongue::kEnglish:
                 break;
         }
@@ -258,8 +258,7 @@ inline std::string rename_case(int index, std::uint64_t style_seed) {
         case 0:
             return "```" + std::string(lang) + "\n" + text + "```\n";
         case 1:
-            return "Review this, please.\n```" + std::string(lang) + "\n" + text + "```\n" +
-                   style.prose();
+            return text;  // the whole message is code
         default:
             return "<code>\n```" + std::string(lang) + "\n" + text + "```\n</code>\n";
     }

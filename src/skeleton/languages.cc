@@ -203,8 +203,8 @@ struct Clue {
 };
 using L = Lang;
 constexpr Clue kClues[] = {
-    {"def ", Where::kBegin, L::kPython, 3},
-    {"async def ", Where::kBegin, L::kPython, 4},
+    {"def ", Where::kBegin, L::kPython, 5},
+    {"async def ", Where::kBegin, L::kPython, 6},
     {"elif ", Where::kBegin, L::kPython, 4},
     {"if __name__", Where::kBegin, L::kPython, 6},
     {"):", Where::kEnd, L::kPython, 2},
@@ -276,10 +276,11 @@ constexpr Clue kClues[] = {
     {"type ", Where::kBegin, L::kGo, 1},
     {"fn ", Where::kBegin, L::kRust, 5},
     {"pub ", Where::kBegin, L::kRust, 5},
+    {"pub fn ", Where::kBegin, L::kRust, 5},
     {"let mut ", Where::kBegin, L::kRust, 6},
     {"impl", Where::kBegin, L::kRust, 4},
-    {"use std::", Where::kBegin, L::kRust, 8},
-    {"use crate::", Where::kBegin, L::kRust, 8},
+    {"use std::", Where::kBegin, L::kRust, 14},
+    {"use crate::", Where::kBegin, L::kRust, 14},
     {"println!", Where::kHold, L::kRust, 5},
     {"#[derive", Where::kBegin, L::kRust, 6},
     {"&mut ", Where::kHold, L::kRust, 4},
@@ -435,7 +436,8 @@ bool may_be_code(std::string_view text) {
         const std::string_view line = trim(text.substr(at, end - at));
         at = end + 1;
         if (line.empty() || begins(line, "//", false) || begins(line, "/*", false) ||
-            begins(line, "* ", false) || begins(line, "#!", false) || begins(line, "--", false))
+            begins(line, "* ", false) || begins(line, "#!", false) || begins(line, "--", false) ||
+            begins(line, "# ", false))
             continue;
         const char c = line[0];
         if (c == '#' || c == '@') return line.size() > 1 && line[1] != ' ' && line[1] != '#';
@@ -444,16 +446,19 @@ bool may_be_code(std::string_view text) {
         if (last == '{' || last == ';' || last == '(') return true;
         if (last == ':' || last == ')')
             return line.find('(') != std::string_view::npos || begins(line, "class ", false);
-        return python_import(line) || begins(line, "package ", false) ||
-               begins(line, "select ", true) || begins(line, "create ", true) ||
-               begins(line, "insert into ", true) || begins(line, "import ", false) ||
-               begins(line, "from ", false) || begins(line, "delete from ", true) ||
-               begins(line, "update ", true) || begins(line, "alter table ", true) ||
-               begins(line, "const ", false) || begins(line, "int ", false) ||
-               begins(line, "static ", false) || begins(line, "void ", false) ||
-               begins(line, "template ", false) || begins(line, "class ", false) ||
-               begins(line, "type ", false) || begins(line, "struct ", false) ||
-               begins(line, "func ", false);
+        if (last == ',' && line.find('(') != std::string_view::npos) return true;
+        return python_import(line) || begins(line, "def ", false) ||
+               begins(line, "public ", false) || begins(line, "pub ", false) ||
+               begins(line, "fn ", false) || begins(line, "function ", false) ||
+               begins(line, "package ", false) || begins(line, "select ", true) ||
+               begins(line, "create ", true) || begins(line, "insert into ", true) ||
+               begins(line, "import ", false) || begins(line, "from ", false) ||
+               begins(line, "delete from ", true) || begins(line, "update ", true) ||
+               begins(line, "alter table ", true) || begins(line, "const ", false) ||
+               begins(line, "int ", false) || begins(line, "static ", false) ||
+               begins(line, "void ", false) || begins(line, "template ", false) ||
+               begins(line, "class ", false) || begins(line, "type ", false) ||
+               begins(line, "struct ", false) || begins(line, "func ", false);
     }
     return false;
 }

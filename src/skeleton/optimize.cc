@@ -30,7 +30,7 @@ class Optimizer {
   public:
     Optimizer(std::string_view text, const OptimizeOptions& options) : options_(options) {
         out_.text = text;
-        out_.complexity_before = read().complexity;
+        out_.complexity_before = complexity();
         out_.reusable_before = reusable_prefix(text);
     }
 
@@ -42,7 +42,7 @@ class Optimizer {
         }
         if (on(Rule::kPlaceholders)) placeholders();
         if (on(Rule::kConstantFirst)) constant_first();
-        out_.complexity_after = read().complexity;
+        out_.complexity_after = complexity();
         out_.reusable_after = reusable_prefix(out_.text);
         return std::move(out_);
     }
@@ -50,6 +50,18 @@ class Optimizer {
   private:
     bool on(Rule rule) const { return (options_.off & (1U << static_cast<unsigned>(rule))) == 0; }
     Analysis read() { return analyze_text(out_.text, arena_, {.template_text = true}); }
+    // Of the messages the template stands for.
+    int complexity() {
+        const Template t = parse_template(out_.text, false, arena_);
+        std::vector<Block> blocks;
+        std::vector<Message> messages;
+        blocks.reserve(t.messages.size());
+        for (const TemplateMessage& m : t.messages) {
+            blocks.push_back({.text = m.text});
+            messages.push_back({m.role, {&blocks.back(), 1}});
+        }
+        return analyze({0, messages}, arena_).complexity;
+    }
     void changed(Rule rule, std::size_t at, std::string what) {
         out_.changes.push_back({rule, place_of(out_.text, at).line, std::move(what)});
     }

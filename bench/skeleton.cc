@@ -1,8 +1,10 @@
-// The figures of the skeleton: `skeleton_bench --json` prints one JSON object as its last line.
+// The figures of the skeleton: `bench_skeleton --json` prints one JSON object as its last line.
 // bench/skeleton.py adds linear_ratio, which needs an instruction counter around --once.
 //
 //   --once KIND BYTES [--dry]   makes a hostile input and (unless --dry) analyzes it once
 //   --kinds                     names them
+#include "skeleton/skeleton.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -17,7 +19,6 @@
 
 #include "skeleton/corpus.h"
 #include "skeleton/optimize.h"
-#include "skeleton/skeleton.h"
 
 namespace sk = zerohop::skeleton;
 namespace corpus = zerohop::skeleton::corpus;

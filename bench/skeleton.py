@@ -1,0 +1,71 @@
+"""./dev bench skeleton: speed, tables, renames, mutants, linear time and what the optimizer gains.
+
+bench_skeleton (bench/skeleton.cc) measures all but linear_ratio. That one counts instructions under
+valgrind: each hostile input at 1 and 2 MiB, less what it takes to make the input; the worst ratio.
+The last line is one JSON object; targets and what each key means: docs/formats/skeleton.md §11."""
+import argparse
+import json
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+TARGETS = {"us_4k_p50": ("<=", 10), "us_4k_p99": ("<=", 20), "mb_s": (">=", 400), "mb_s_mixed": (">=", 600),
+           "tables_kib": ("<=", 128), "rename_hit_rate": (">=", 0.927), "must_differ_rate": (">=", 1.0),
+           "linear_ratio": ("<=", 2.1), "optimize_gain": (">=", 1.25)}
+MIB = 1 << 20
+
+
+def instructions(bench, kind, size, dry):
+    with tempfile.TemporaryDirectory() as folder:
+        run = subprocess.run(["valgrind", "--tool=callgrind", f"--callgrind-out-file={folder}/out", str(bench), "--once", kind, str(size),
+                              *(["--dry"] if dry else [])], capture_output=True, text=True)
+    found = re.search(r"refs:\s+([\d,]+)", run.stderr)
+    if not found:
+        raise SystemExit(f"valgrind counted nothing for {kind}: {run.stderr[-300:]}")
+    return int(found.group(1).replace(",", ""))
+
+
+def linear(bench, kinds, sizes):
+    worst = (0.0, "")
+    by_kind = {}
+    for kind in kinds:
+        small, large = (instructions(bench, kind, s, False) - instructions(bench, kind, s, True) for s in sizes)
+        by_kind[kind] = round(large / small, 4)
+        print(f"  {kind:<12} {small / sizes[0]:8.1f} instructions a byte, ratio {large / small:.3f}", file=sys.stderr)
+        worst = max(worst, (large / small, kind))
+    return worst[0], worst[1], by_kind
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--binary", default="build/release/zerohop", help="bench_skeleton is looked for beside it")
+    parser.add_argument("--json", action="store_true", help="only the JSON line")
+    parser.add_argument("--samples", type=int, default=31)
+    parser.add_argument("--quick", action="store_true", help="linear_ratio at 128 and 256 KiB")
+    args, _ = parser.parse_known_args()
+    bench = pathlib.Path(args.binary).parent / "bench_skeleton"
+    if not bench.exists():
+        raise SystemExit(f"{bench} is not built: ./dev build")
+    run = subprocess.run([str(bench), "--json", "--samples", str(args.samples)], capture_output=True, text=True, check=True)
+    out = json.loads(run.stdout.splitlines()[-1])
+    out["linear_ratio"] = None
+    if shutil.which("valgrind"):
+        kinds = subprocess.run([str(bench), "--kinds"], capture_output=True, text=True, check=True).stdout.split()
+        sizes = (MIB // 8, MIB // 4) if args.quick else (MIB, 2 * MIB)
+        ratio, kind, by_kind = linear(bench, kinds, sizes)
+        out.update(linear_ratio=round(ratio, 4), linear_worst=kind, linear_by_kind=by_kind)
+    else:
+        print("linear_ratio needs valgrind, which is not installed", file=sys.stderr)
+    if not args.json:
+        for key, (sign, target) in TARGETS.items():
+            value = out[key]
+            met = value is not None and (value <= target if sign == "<=" else value >= target)
+            print(f"{key:<18} {value!s:>10}  target {sign} {target}  {'ok' if met else 'MISSED'}")
+    print(json.dumps(out))
+
+
+if __name__ == "__main__":
+    main()
