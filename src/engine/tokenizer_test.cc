@@ -135,9 +135,10 @@ TEST(Tokenizer, InputNeverBecomesAControlToken) {
 
 TEST(Tokenizer, HostileTextNeitherCrashesNorCrawls) {
     constexpr std::size_t kBytes = 32 << 10;
+    constexpr std::size_t kStack = Tokenizer::kStackBytes / 16;
     const std::string base64 = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     std::string every;
-    for (int c = 1; c < 256; ++c) every += static_cast<char>(c);
+    for (int c = 1; c < 128; ++c) every += static_cast<char>(c);
     const std::vector<std::string> texts{
         repeated("a", kBytes),  repeated("1", kBytes),     repeated("!", kBytes),
         repeated(" ", kBytes),  repeated("\n", kBytes),    repeated("\t \n", kBytes),
@@ -152,7 +153,7 @@ TEST(Tokenizer, HostileTextNeitherCrashesNorCrawls) {
         for (std::size_t i = 0; i < texts.size(); ++i) {
             const auto begin = std::chrono::steady_clock::now();
             std::size_t tokens = 0;
-            on_small_stack(1 << 20, [&] { tokens = tokenizer.encode({{texts[i], true}}).size(); });
+            on_small_stack(kStack, [&] { tokens = tokenizer.encode({{texts[i], true}}).size(); });
             const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
             EXPECT_GT(tokens, 0U) << v.name << " text " << i;
             if (took.count() > worst) {

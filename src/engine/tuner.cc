@@ -21,8 +21,10 @@ constexpr std::int64_t kRowLimitNs = 1'500 * kNsPerMs;     // of one candidate
 constexpr std::int64_t kFirstLimitNs = 20'000 * kNsPerMs;  // while none has worked
 constexpr std::int32_t kSequences = 8;
 constexpr std::int32_t kShortPrompt = 8;  // tokens of each of the eight
-constexpr std::int32_t kDecodeSteps = 5;
-constexpr double kPrefillShare = 0.35, kDecode1Share = 0.30, kDecode8Share = 0.35;
+constexpr std::int32_t kDecodeSteps = 4;
+constexpr double kPrefillShare = 0.25, kDecode1Share = 0.25, kDecode8Share = 0.25,
+                 kMixedShare = 0.25;
+constexpr std::int32_t kMixedChunk = 48;
 // A stream per sequence cannot share prefixes by reference: it has to be better by this much.
 constexpr double kPerSequenceHandicap = 0.85;
 // q8_0 rounds what the model remembers: it has to be better by this much.
@@ -59,8 +61,10 @@ class Measurement {
     // run or is not through after `limit_ns`.
     void run(TuneRow& row, std::int32_t prompt, std::int64_t limit_ns) {
         row.valid = false;
+        row.prefill_tps = row.decode1_tps = row.decode8_tps = row.mixed_tps = 0;
         give_up_ns_ = mono_now() + limit_ns;
-        const std::int32_t per_sequence = std::max(prompt + 64, 256);
+        const std::int32_t per_sequence =
+            std::max(prompt + kDecodeSteps + 2 * kMixedChunk + 16, 256);
         const std::int32_t cells = per_sequence * (row.unified ? 2 : kSequences + 1);
         context_ = make_context(model_, layout_of(row), cells, kSequences + 1, 512, 512);
         if (context_ == nullptr) return;
@@ -108,6 +112,17 @@ class Measurement {
             best = std::min(best, step);
         }
         row.decode8_tps = rate(kSequences, best);
+        best = std::numeric_limits<std::int64_t>::max();
+        for (std::int32_t i = 0; i < 2; ++i) {
+            batch.batch.n_tokens = 0;
+            for (std::int32_t s = 1; s <= kSequences; ++s)
+                batch.add(token(s), kShortPrompt + kDecodeSteps + i, s, true);
+            for (std::int32_t k = 0; k < kMixedChunk; ++k) batch.add(token(k), filled++, 0, false);
+            const std::int64_t step = decode(batch);
+            if (step == 0) return;
+            best = std::min(best, step);
+        }
+        row.mixed_tps = rate(kSequences + kMixedChunk, best);
         row.valid = true;
         context_.reset();
     }
@@ -140,18 +155,19 @@ class Measurement {
 };
 
 void score(std::vector<TuneRow>& rows) {
-    double prefill = 0, one = 0, eight = 0;
+    double prefill = 0, one = 0, eight = 0, mixed = 0;
     for (const TuneRow& row : rows) {
         prefill = std::max(prefill, row.prefill_tps);
         one = std::max(one, row.decode1_tps);
         eight = std::max(eight, row.decode8_tps);
+        mixed = std::max(mixed, row.mixed_tps);
     }
     for (TuneRow& row : rows) {
         row.score = 0;
         if (!row.valid) continue;
         row.score =
             1 / (kPrefillShare * prefill / row.prefill_tps + kDecode1Share * one / row.decode1_tps +
-                 kDecode8Share * eight / row.decode8_tps);
+                 kDecode8Share * eight / row.decode8_tps + kMixedShare * mixed / row.mixed_tps);
         if (!row.unified) row.score *= kPerSequenceHandicap;
         if (row.kv_type == "q8_0") row.score *= kLossyHandicap;
     }
@@ -172,7 +188,7 @@ std::string cpu_name() {
 }
 
 std::string key_of(const Model& model, const LlamaOptions& options) {
-    return fmt::format("1|{}|{}|{}|{} x{}|{}|gpu {}",
+    return fmt::format("2|{}|{}|{}|{} x{}|{}|gpu {}",
                        std::filesystem::path(options.path).filename().string(), model.file_bytes,
                        model.info.created_ns, cpu_name(), std::thread::hardware_concurrency(),
                        llama_version(), options.gpu_layers);
@@ -215,10 +231,10 @@ void write_cache(const LlamaOptions& options, const TuneReport& report) {
                            row.unified ? 1 : 0);
         for (const TuneRow& r : report.rows)
             out << fmt::format(
-                "# {} threads, flash {}, {}, {}: {:.0f} {:.1f} {:.1f} tokens/s, {:.3f}\n",
+                "# {} threads, flash {}, {}, {}: {:.0f} {:.1f} {:.1f} {:.0f} tokens/s, {:.3f}\n",
                 r.threads, r.flash_attention ? "on" : "off", r.kv_type,
                 r.unified ? "unified" : "per sequence", r.prefill_tps, r.decode1_tps, r.decode8_tps,
-                r.score);
+                r.mixed_tps, r.score);
         if (!out.flush()) {
             log_warn(kOrigin, "cannot write {}", fresh.string());
             return;
@@ -282,25 +298,29 @@ TuneReport measure(const Model& model, const LlamaOptions& options, const LoadPr
         report.rows.push_back(row);
         score(report.rows);
     };
-    TuneRow base{.threads = cores, .flash_attention = true, .kv_type = "f16", .unified = true};
+    TuneRow base{.threads = cores, .flash_attention = true, .kv_type = "bf16", .unified = true};
     override_with(options, base);
-    // A first, short run on one thread, which nothing can hold up, says how long a prompt the
-    // budget allows.
-    TuneRow first = base;
-    first.threads = 1;
-    measurement.run(first, 24, kFirstLimitNs);
-    if (first.valid)
-        prompt = std::clamp(static_cast<std::int32_t>(first.prefill_tps * 0.3), 24, 384);
-
-    // Threads first: fewer than there are cores win where the cores are busy with other things.
-    attempt(base);
-    for (std::int32_t threads = cores / 2; threads >= 1; threads /= 2) {
+    // Threads first, by short runs from one thread up: one cannot be held up by anything, and where
+    // the cores are busy with other things more threads are slower. It also says how long a prompt
+    // the budget allows.
+    std::vector<TuneRow> trials;
+    for (std::int32_t threads = 1;; threads = std::min(threads * 2, cores)) {
         TuneRow row = base;
         row.threads = threads;
-        attempt(row);
-        const TuneRow* best = best_of(report.rows);
-        if (best != nullptr && best->threads > threads) break;
+        if (allowed(options, row)) {
+            const bool any = best_of(trials) != nullptr;
+            measurement.run(row, 24, any ? kRowLimitNs / 3 : kFirstLimitNs);
+            trials.push_back(row);
+            score(trials);
+            if (any && best_of(trials)->threads < threads / 2) break;
+        }
+        if (threads == cores) break;
     }
+    if (const TuneRow* best = best_of(trials)) {
+        base.threads = best->threads;
+        prompt = std::clamp(static_cast<std::int32_t>(best->prefill_tps * 0.25), 24, 256);
+    }
+    attempt(base);
     const auto vary = [&](bool flash, const char* type) {
         const TuneRow* best = best_of(report.rows);
         if (best == nullptr) return;
@@ -311,7 +331,7 @@ TuneReport measure(const Model& model, const LlamaOptions& options, const LoadPr
         attempt(row);
     };
     vary(false, "f16");
-    vary(true, "bf16");
+    vary(true, "f16");
     vary(true, "q8_0");
     vary(false, "bf16");
     if (const TuneRow* best = best_of(report.rows);
@@ -321,6 +341,7 @@ TuneReport measure(const Model& model, const LlamaOptions& options, const LoadPr
         attempt(row);
     }
     if (const TuneRow* best = best_of(report.rows)) report.chosen = *best;
+    report.thread_rows = std::move(trials);
     return report;
 }
 
