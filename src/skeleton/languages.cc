@@ -427,6 +427,9 @@ Lang lang_from_tag(std::string_view tag, std::string_view& shown) {
 std::string_view lang_name(Lang lang) { return kNames[static_cast<std::size_t>(lang)]; }
 
 bool may_be_code(std::string_view text) {
+    // "Please …": most prose ends here.
+    if (text.size() > 1 && text[0] >= 'A' && text[0] <= 'Z' && text[1] >= 'a' && text[1] <= 'z')
+        return false;
     // The first line that is not empty and no comment must hold a mark that prose seldom has.
     std::size_t at = 0;
     for (int lines = 0; lines < 8 && at < text.size(); ++lines) {

@@ -11,6 +11,8 @@
 // every look backwards is bounded by the end of what was seen before.
 #pragma once
 
+#include "skeleton/scanner_deps.h"
+
 namespace zerohop::skeleton {
 
 template <class V>

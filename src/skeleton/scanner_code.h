@@ -8,17 +8,20 @@
 
 static constexpr std::size_t kGroups = 64;  // open brackets that are tracked
 
-struct Group {
-    char type = '(';
-    bool callable = false;  // a name stands before it
-    bool params = false;    // a function keyword claimed it
-    bool receiver = false;  // Go: right after func
-    bool replace = false;   // Go: the real parameters after a receiver
-    bool content = false;   // something since the last comma
-    std::uint16_t angle = 0;
-    std::uint32_t commas = 0;
-    std::size_t open = 0;
+struct Group {  // no initializers: 64 of them are not cleared for each block of code
+    char type;
+    bool callable;  // a name stands before it
+    bool params;    // a function keyword claimed it
+    bool receiver;  // Go: right after func
+    bool replace;   // Go: the real parameters after a receiver
+    bool content;   // something since the last comma
+    std::uint16_t angle;
+    std::uint32_t commas;
+    std::size_t open;
 };
+static Group group_of(char type, std::size_t open) {
+    return {type, false, false, false, false, false, 0, 0, open};
+}
 
 struct Code {
     std::size_t begin = 0;
@@ -28,8 +31,6 @@ struct Code {
     bool c_like = false;   // C, C++, Java, JavaScript, TypeScript: a name, a group and a body
     bool preproc = false;  // C, C++
     bool script = false;   // JavaScript, TypeScript
-    std::size_t base = 0xFFFFFFFF;
-    std::uint64_t mask = 0;
 
     std::array<Group, kGroups> groups;
     std::size_t depth = 0;
@@ -65,33 +66,31 @@ void code(std::size_t begin, std::size_t end, Lang lang) {
     s.script = lang == Lang::kJavaScript || lang == Lang::kTypeScript;
     s.preproc = lang == Lang::kC || lang == Lang::kCpp;
     s.c_like = s.script || s.preproc || lang == Lang::kJava;
-    for (std::size_t at = code_event(s, begin); at < end;) {
-        const char c = t_[at];
-        at = code_event(s, is_ident(c) ? word(s, at) : punctuation(s, at, c));
+    // Block by block; `from` is where the last token ended, which may be blocks away.
+    std::size_t from = begin;
+    for (std::size_t base = begin; base < end; base = begin + ((from - begin) & ~std::size_t{63})) {
+        std::uint64_t m = code_mask(s, base) & (~std::uint64_t{0} << (from - base));
+        if (end - base < 64) m &= (std::uint64_t{1} << (end - base)) - 1;
+        from = base + 64;
+        while (m != 0) {
+            const std::size_t at = base + static_cast<std::size_t>(std::countr_zero(m));
+            const char c = t_[at];
+            const std::size_t after = is_ident(c) ? word(s, at) : punctuation(s, at, c);
+            if (after - base >= 64) {
+                from = after;
+                break;
+            }
+            m &= ~std::uint64_t{0} << (after - base);
+        }
     }
 }
-
-std::size_t code_event(Code& s, std::size_t at) const {
-    if (at >= s.end) return s.end;
-    std::size_t base = s.begin + ((at - s.begin) & ~std::size_t{63});
-    if (base != s.base) code_mask(s, base);
-    std::uint64_t m = s.mask & (~std::uint64_t{0} << (at - base));
-    while (m == 0) {
-        base += 64;
-        if (base >= s.end) return s.end;
-        code_mask(s, base);
-        m = s.mask;
-    }
-    return std::min(s.end, base + static_cast<std::size_t>(std::countr_zero(m)));
-}
-void code_mask(Code& s, std::size_t base) const {
+std::uint64_t code_mask(const Code& s, std::size_t base) const {
     const typename V::Bytes v = load(base);
     const std::uint64_t ident = V::in(v, kIdentSet) | V::high(v);
     const std::uint64_t carry = base > s.begin && is_ident(t_[base - 1]) ? 1 : 0;
     const std::uint64_t starts = ident & ~((ident << 1) | carry);
     const std::uint64_t second = (V::in(v, s.spec->second) >> 1) | (std::uint64_t{1} << 63);
-    s.mask = V::in(v, s.spec->events) | (starts & V::in(v, s.spec->first) & second);
-    s.base = base;
+    return V::in(v, s.spec->events) | (starts & V::in(v, s.spec->first) & second);
 }
 
 bool blank(std::size_t at, std::size_t end) const { return skip_space(at, end) == end; }
@@ -209,7 +208,7 @@ std::size_t punctuation(Code& s, std::size_t at, char c) {
         case '[':
             s.touch();
             s.go_after = false;
-            push_group(s, {.type = '[', .open = at});
+            push_group(s, group_of('[', at));
             break;
         case '{':
             open_brace(s, at);
@@ -297,7 +296,7 @@ bool named(const Code& s, std::size_t paren) const {
 }
 void open_paren(Code& s, std::size_t at) {
     s.touch();
-    Group g{.type = '(', .open = at};
+    Group g = group_of('(', at);
     if (s.function && s.angle == 0) {
         g.params = true;
         s.function = false;
@@ -331,7 +330,7 @@ void open_brace(Code& s, std::size_t at) {
         s.drop_candidate();
     }
     s.function = s.go_type = false;
-    push_group(s, {.type = '{', .open = at});
+    push_group(s, group_of('{', at));
 }
 void close_brace(Code& s) {
     if (s.over > 0) {

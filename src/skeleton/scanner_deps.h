@@ -15,7 +15,8 @@
 
 namespace zerohop::skeleton {
 
-inline constexpr std::uint8_t kSpace = 1, kNewline = 2, kIdent = 4, kNameStart = 8, kNameChar = 16;
+inline constexpr std::uint8_t kSpace = 1, kNewline = 2, kIdent = 4, kNameStart = 8, kNameChar = 16,
+                              kNumber = 32;
 inline constexpr auto kCharClass = [] {
     std::array<std::uint8_t, 256> t{};
     for (std::size_t c = 0; c < 256; ++c) {
@@ -29,6 +30,7 @@ inline constexpr auto kCharClass = [] {
         if (letter || c == '_' || c >= 128) bits |= kNameStart;
         if (letter || digit || c == '_' || c == '-' || c == '.' || c == ':' || c >= 128)
             bits |= kNameChar;
+        if (digit || c == '.' || c == 'e' || c == 'E' || c == '+' || c == '-') bits |= kNumber;
         t[c] = bits;
     }
     return t;

@@ -70,9 +70,7 @@ char json_scalar(std::size_t& p, std::size_t limit) const {
     if (c == 'n') return json_literal(p, limit, "null") ? 'z' : '\0';
     if (c != '-' && (c < '0' || c > '9')) return '\0';
     ++p;
-    while (p < limit && ((t_[p] >= '0' && t_[p] <= '9') || t_[p] == '.' || t_[p] == 'e' ||
-                         t_[p] == 'E' || t_[p] == '+' || t_[p] == '-'))
-        ++p;
+    while (p < limit && (cls(t_[p]) & kNumber) != 0) ++p;
     return 'n';
 }
 
@@ -146,6 +144,15 @@ bool json_value(std::size_t& p, std::size_t limit) {
         }
     }
 }
+// Most keys are short: 32 bytes at once, of which `size` count.
+void shape_key(std::size_t begin, std::size_t size) {
+    if (size > 32 || n_ - begin < 32) {
+        a_.shapes.append(t_ + begin, size);
+        return;
+    }
+    std::memcpy(a_.shapes.reserve_more(32), t_ + begin, 32);
+    a_.shapes.commit(size);
+}
 bool json_key(std::size_t& p, std::size_t limit, JsonLevel& level, std::size_t& muted,
               std::size_t depth) {
     if (t_[p] != '"') return false;
@@ -154,7 +161,7 @@ bool json_key(std::size_t& p, std::size_t limit, JsonLevel& level, std::size_t& 
     if (++level.count > kShapeMembers && muted == 0) muted = depth;
     if (muted == 0) {
         if (level.count > 1) shape(',');
-        a_.shapes.append(t_ + begin, p - begin);
+        shape_key(begin, p - begin);
         shape(':');
     }
     p = skip_space(p, limit);

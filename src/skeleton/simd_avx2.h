@@ -6,6 +6,7 @@
 // in; what is left over is the length of three- and four-byte sequences.
 #pragma once
 
+#if defined(__x86_64__)
 #include <immintrin.h>
 
 #include <cstdint>
@@ -155,3 +156,5 @@ struct Avx2 {
 };
 
 }  // namespace zerohop::skeleton
+
+#endif
