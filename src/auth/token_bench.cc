@@ -35,7 +35,8 @@ struct Setup {
 void token_first_ns(benchmark::State& state) {
     Setup setup(8192);  // far more than the cache holds, so each one has been forgotten
     TokenVerifier verifier;
-    std::size_t i = 0, firsts = 0;
+    std::size_t i = 0;
+    std::int64_t firsts = 0;
     for (auto _ : state) {
         const auto got = verifier.check(*setup.keys, setup.tokens[i++ % setup.tokens.size()], kNow);
         firsts += got->first_sight ? 1 : 0;
@@ -49,7 +50,8 @@ void token_again_ns(benchmark::State& state) {
     Setup setup(64);
     TokenVerifier verifier;
     for (const std::string& token : setup.tokens) (void)verifier.check(*setup.keys, token, kNow);
-    std::size_t i = 0, again = 0;
+    std::size_t i = 0;
+    std::int64_t again = 0;
     for (auto _ : state) {
         const auto got = verifier.check(*setup.keys, setup.tokens[i++ % setup.tokens.size()], kNow);
         again += got->first_sight ? 0 : 1;
