@@ -68,6 +68,12 @@ void QuotaGroup::set_limits(const Limits& limits, const Limits& burst) {
         meters_[q].set_limit(limit_of(limits, q), limit_of(burst, q));
 }
 
+std::int64_t QuotaGroup::burst_of(Quota quota) const {
+    const std::scoped_lock lock(mutex_);
+    const Meter& meter = meters_[static_cast<std::size_t>(quota)];
+    return meter.limited() ? meter.burst() : 0;
+}
+
 void QuotaGroup::advance(MonoNs now) {
     if (now <= last_ns_) return;
     // The first call only sets the clock: a new bucket is full.

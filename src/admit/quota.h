@@ -74,12 +74,13 @@ class QuotaGroup {
     void set_limits(const Limits& limits, const Limits& burst = {});
     const std::string& scope() const { return scope_; }
     const std::string& name() const { return name_; }
+    std::int64_t burst_of(Quota quota) const;  // 0: unlimited
 
   private:
     friend class QuotaCharge;
     void advance(MonoNs now);  // lock held
     const std::string scope_, name_;
-    std::mutex mutex_;
+    mutable std::mutex mutex_;
     MonoNs last_ns_ = 0;
     std::array<Meter, kQuotas> meters_;
 };

@@ -99,6 +99,45 @@ TEST(Sse, GoldenStream) {
     EXPECT_EQ(out, kGolden);
 }
 
+// As the SDKs' stream helpers put a message together; it must equal the whole answer.
+json accumulate(std::string_view stream) {
+    json message;
+    while (!stream.empty()) {
+        const auto end = stream.find("\n\n");
+        const std::string_view block = stream.substr(0, end);
+        const json event = json::parse(block.substr(block.find("\ndata: ") + 7));
+        stream.remove_prefix(end + 2);
+        if (event["type"] == "message_start") message = event["message"];
+        if (event["type"] == "content_block_start")
+            message["content"].push_back(event["content_block"]);
+        if (event["type"] == "content_block_delta") {
+            std::string text = message["content"][0]["text"];
+            message["content"][0]["text"] = text + event["delta"]["text"].get<std::string>();
+        }
+        if (event["type"] != "message_delta") continue;
+        for (const auto& [key, value] : event["delta"].items()) message[key] = value;
+        if (event.contains("context_management"))
+            message["context_management"] = event["context_management"];
+        for (const auto& [key, value] : event["usage"].items())
+            if (!value.is_null()) message["usage"][key] = value;
+    }
+    return message;
+}
+
+TEST(Sse, AccumulatesToTheWholeMessage) {
+    for (const bool context : {false, true}) {
+        const MessageFrame frame{.id = "msg_1", .model = "m", .context_management = context};
+        Done done = done_event(StopReason::kStopSequence, 20, 4, 16);
+        done.stop_sequence = "\"E\"";
+        SseMessage sse(frame);
+        std::string out;
+        sse.start(out, 20);
+        for (const char* piece : {"a", "\"\\", "漢", "\n"}) sse.text(out, piece);
+        sse.done(out, done);
+        EXPECT_EQ(accumulate(out), json::parse(render_message(frame, "a\"\\漢\n", done)));
+    }
+}
+
 TEST(Sse, AnswerWithoutText) {
     SseMessage sse({.id = "msg_1", .model = "m", .context_management = true});
     std::string out;

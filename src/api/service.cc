@@ -24,6 +24,31 @@ class AnsweredExchange final : public wire::Exchange {
     std::unique_ptr<Admission> admission_;
 };
 
+bool is_loopback(std::string_view peer) { return peer.starts_with("127.") || peer == "::1"; }
+
+void append_stats(std::string& body, const ServedModel& model) {
+    const EngineStats stats = model.engine->stats_approx();
+    const auto add = [&body](std::string_view name, std::uint64_t value) {
+        body += ",\"";
+        body += name;
+        body += "\":";
+        append_int(body, static_cast<std::int64_t>(value));
+    };
+    body += R"({"id":)";
+    append_json_string(body, model.id);
+    add("waiting", stats.waiting);
+    add("running", stats.running);
+    add("paused", stats.paused);
+    add("kv_tokens_used", stats.kv_tokens_used);
+    add("kv_tokens_total", stats.kv_tokens_total);
+    add("steps", stats.steps);
+    add("prompt_tokens_computed", stats.prompt_tokens_computed);
+    add("output_tokens", stats.output_tokens);
+    add("cancelled", stats.cancelled);
+    add("last_cancel_ns", stats.last_cancel_ns);
+    body += '}';
+}
+
 std::string lower_case(std::string_view text) {
     std::string out(text);
     for (char& c : out)
@@ -91,7 +116,7 @@ std::unique_ptr<wire::Exchange> Service::on_head(const wire::RequestHead& head,
             {{"allow", allowed}});
     }
     if (route->id == RouteId::kHealth || route->id == RouteId::kReady) {
-        answer_health(route->id, responder, context);
+        answer_health(route->id, head.peer, responder, context);
         return std::make_unique<AnsweredExchange>();
     }
     if (options_.is_draining())
@@ -135,14 +160,21 @@ Status Service::check_size(const wire::RequestHead& head) const {
     return std::unexpected(body_too_large(options_.body_cap_bytes));
 }
 
-void Service::answer_health(RouteId id, wire::Responder& responder,
+void Service::answer_health(RouteId id, std::string_view peer, wire::Responder& responder,
                             const AnswerContext& context) const {
     if (id == RouteId::kHealth) return answer_json(responder, context, 200, R"({"status":"ok"})");
     if (options_.is_draining())
         return answer_json(responder, context, 503, R"({"status":"draining"})");
     if (!options_.is_ready())
         return answer_json(responder, context, 503, R"({"status":"starting"})");
-    answer_json(responder, context, 200, R"({"status":"ready"})");
+    // How busy the models are is the operator's to see, not any client's: on this machine only.
+    if (!is_loopback(peer)) return answer_json(responder, context, 200, R"({"status":"ready"})");
+    std::string body = R"({"status":"ready","models":[)";
+    for (const ServedModel& model : catalog_.models()) {
+        if (!body.ends_with('[')) body += ',';
+        append_stats(body, model);
+    }
+    answer_json(responder, context, 200, body + "]}");
 }
 
 void Service::answer_models(const Route& route, const wire::RequestHead& head,

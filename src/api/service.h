@@ -35,7 +35,8 @@ class Service final : public wire::Dispatcher {
     void add_cors(const wire::RequestHead& head, AnswerContext& context) const;
     void answer_preflight(const wire::RequestHead& head, wire::Responder& responder,
                           const AnswerContext& context) const;
-    void answer_health(RouteId id, wire::Responder& responder, const AnswerContext& context) const;
+    void answer_health(RouteId id, std::string_view peer, wire::Responder& responder,
+                       const AnswerContext& context) const;
     void answer_models(const Route& route, const wire::RequestHead& head,
                        wire::Responder& responder, const AnswerContext& context) const;
     Result<HeadDecision> decide(const wire::RequestHead& head) const;

@@ -63,6 +63,18 @@ TEST_F(ServiceTest, HealthNeedsNoKey) {
     EXPECT_TRUE(r.finished);
 }
 
+TEST_F(ServiceTest, ReadinessTellsLoadOnLoopbackOnly) {
+    auto head = head_of("GET", "/readyz");
+    for (const std::string peer : {"127.0.0.1", "::1"}) {
+        head.peer = peer;
+        const std::string body = send(head).body;
+        EXPECT_NE(body.find(R"("models":[{"id":")"), std::string::npos) << body;
+        EXPECT_NE(body.find(R"("running":0)"), std::string::npos) << body;
+    }
+    head.peer = "192.0.2.1";
+    EXPECT_EQ(send(head).body, R"({"status":"ready"})");
+}
+
 TEST_F(ServiceTest, PolicyRefusesBeforeTheBody) {
     policy_.refusal = Error{.code = Code::kAuthentication, .detail = "bad key", .origin = "auth"};
     auto head = head_of("POST", "/v1/messages");

@@ -57,7 +57,7 @@ struct Config {
         std::int64_t connections = 10'000;
         std::int64_t connections_per_address = 4'096;
         std::int64_t streams_per_connection = 256;
-        std::int64_t head_bytes = 65'536;
+        std::int64_t head_bytes = 32'768;
         std::int64_t head_fields = 128;
         std::int64_t body_bytes = 32 * 1024 * 1024;
         std::int64_t handshake_s = 10;
@@ -66,7 +66,7 @@ struct Config {
         std::int64_t body_idle_s = 30;
         std::int64_t write_stall_s = 60;
         std::int64_t min_bytes_per_s = 256;
-        std::int64_t connection_buffer_bytes = 4 * 1024 * 1024;
+        std::int64_t connection_buffer_bytes = 64LL * 1024 * 1024;
         std::int64_t total_buffer_bytes = 1024LL * 1024 * 1024;
     } limits;
     struct Api {

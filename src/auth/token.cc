@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <simdjson.h>
 
+#include <algorithm>
 #include <cstring>
 #include <nlohmann/json.hpp>
 
@@ -130,7 +131,7 @@ struct TokenVerifier::Entry {
     std::size_t key_index = 0;
     bool good = false;          // key in force, generation unchanged, secret not retired
     WallNs valid_until_ns = 0;  // the token's expiry or its secret's retirement
-    bool older = false;         // the other way of this set was used later
+    std::uint64_t used = 0;     // when, counted in uses
 };
 
 struct TokenVerifier::Parser {
@@ -157,11 +158,16 @@ TokenVerifier::Entry* TokenVerifier::cached(std::string_view token) {
     Entry* set = &entries_[set_of(token) * kWays];
     for (std::size_t way = 0; way < kWays; ++way) {
         if (!equal_in_constant_time(set[way].token, token)) continue;
-        set[way].older = false;
-        set[1 - way].older = true;
+        set[way].used = ++uses_;
         return &set[way];
     }
     return nullptr;
+}
+
+TokenVerifier::Entry& TokenVerifier::oldest_in_set(std::string_view token) {
+    const auto set = entries_.begin() + static_cast<std::ptrdiff_t>(set_of(token) * kWays);
+    return *std::min_element(set, set + kWays,
+                             [](const Entry& a, const Entry& b) { return a.used < b.used; });
 }
 
 Status TokenVerifier::open(const KeySnapshot& keys, std::string_view token, WallNs now,
@@ -228,13 +234,11 @@ Result<VerifiedToken> TokenVerifier::check(const KeySnapshot& keys, std::string_
         return std::unexpected(std::move(opened).error());
     // Expired or revoked ones are not worth a place.
     if (auto checked = check_claims(keys, *fresh_, now); !checked) return checked;
-    Entry* set = &entries_[set_of(token) * kWays];
-    const std::size_t way = set[1].older || set[1].token.empty() ? 1 : 0;
-    std::swap(set[way], *fresh_);
+    Entry& place = oldest_in_set(token);
+    std::swap(place, *fresh_);
     fresh_->attachment = nullptr;
-    set[way].older = false;
-    set[1 - way].older = true;
-    auto checked = check_claims(keys, set[way], now);
+    place.used = ++uses_;
+    auto checked = check_claims(keys, place, now);
     if (checked) checked->first_sight = true;
     return checked;
 }

@@ -65,17 +65,19 @@ class TokenVerifier {
     // Fails with kAuthentication: invalid_token() or expired_token().
     Result<VerifiedToken> check(const KeySnapshot& keys, std::string_view token, WallNs now);
 
-    static constexpr std::size_t kSets = 256;
-    static constexpr std::size_t kWays = 2;
+    static constexpr std::size_t kSets = 128;
+    static constexpr std::size_t kWays = 4;  // 64 tokens in use then hardly ever crowd one set
 
   private:
     struct Entry;
     struct Parser;
     Entry* cached(std::string_view token);
+    Entry& oldest_in_set(std::string_view token);
     Result<VerifiedToken> check_claims(const KeySnapshot& keys, Entry& entry, WallNs now);
     Status open(const KeySnapshot& keys, std::string_view token, WallNs now, Entry& into);
 
     std::vector<Entry> entries_;
+    std::uint64_t uses_ = 0;
     std::unique_ptr<Parser> parser_;
     std::unique_ptr<Entry> fresh_;  // where a token is unpacked before it may enter the cache
 };

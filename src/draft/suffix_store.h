@@ -117,7 +117,6 @@ class DraftSession {
     std::size_t source_count_ = 0;
     SuffixAutomaton own_;
     std::vector<Token> recent_;  // the last tokens, for re-reading and for own_'s turn
-    std::size_t prompt_kept_ = 0;
 };
 
 }  // namespace zerohop::draft

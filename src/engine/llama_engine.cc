@@ -28,6 +28,7 @@
 #include "engine/tuner.h"
 #include "engine/wake.h"
 #include "sched/planner.h"
+#include "sched/thread_governor.h"
 
 namespace zerohop::engine {
 namespace {
@@ -65,10 +66,13 @@ class LlamaEngine final : public EnginePort {
     void stop() override;
 
   private:
+    static constexpr std::int32_t kNotComplete = -1;      // more of its tokens are pending
+    static constexpr std::int32_t kNothingToSample = -2;  // complete, but max_tokens is 0
     struct InStep {
         Sequence* sequence;
         std::int32_t tokens;
-        std::int32_t row;  // batch index of its logits, -1: none
+        std::int32_t row;  // batch index of its logits, or one of the above
+        std::int32_t sampled = -1;
     };
     enum class Over : std::uint8_t { kNo, kCancelled, kDeadline };
 
@@ -92,7 +96,7 @@ class LlamaEngine final : public EnginePort {
     void after_step(std::int32_t rc, std::int64_t took_ns);
     void repair_after_abort();
     void sample_rows();
-    void sample_one(Sequence& sequence, std::int32_t row);
+    std::int32_t sample_one(Sequence& sequence, std::int32_t row);
     void take_token(Sequence& sequence, std::int32_t token);
     void finish(Sequence& sequence, StopReason reason);
     void fail_sequence(Sequence& sequence, Error error);
@@ -111,7 +115,7 @@ class LlamaEngine final : public EnginePort {
     const Tokenizer tokenizer_;
     const Layout layout_;
     ModelInfo info_;
-    std::shared_ptr<Compute> compute_;
+    const std::shared_ptr<Compute> compute_;
     ContextPtr context_;
     std::unique_ptr<llama_batch, BatchFree> batch_;
     std::int32_t batch_limit_ = 0;
@@ -132,6 +136,7 @@ class LlamaEngine final : public EnginePort {
     // The engine thread's own.
     KvPool kv_;
     sched::Planner planner_;
+    sched::ThreadGovernor governor_;
     std::deque<SequencePtr> waiting_;    // new, in order of arrival
     std::vector<SequencePtr> resuming_;  // paused by KV shortage, oldest first
     std::vector<SequencePtr> running_;   // hold KV
@@ -162,13 +167,15 @@ LlamaEngine::LlamaEngine(const LlamaOptions& options, std::shared_ptr<const Mode
       tokenizer_(model_->vocab),
       layout_(layout),
       info_(model_->info),
+      compute_(shared_compute(layout.threads)),
       context_(std::move(context)),
       seeds_(std::random_device{}()),
       kv_(static_cast<std::int32_t>(llama_n_seq_max(context_.get())), llama_n_ctx(context_.get()),
           llama_n_ctx_seq(context_.get()), layout.unified),
       planner_({.batch_tokens = static_cast<std::int32_t>(llama_n_batch(context_.get())),
                 .step_ns = options.step_ms * kNsPerMs,
-                .idle_step_ns = options.idle_step_ms * kNsPerMs}) {
+                .idle_step_ns = options.idle_step_ms * kNsPerMs}),
+      governor_(std::min(layout.threads, compute_->threads())) {
     const auto cells = static_cast<std::int32_t>(llama_n_ctx_seq(context_.get()));
     const std::int32_t trained = model_->trained_context > 0 ? model_->trained_context : cells;
     const std::int32_t wanted =
@@ -180,7 +187,6 @@ LlamaEngine::LlamaEngine(const LlamaOptions& options, std::shared_ptr<const Mode
     std::int32_t n = 0;
     const llama_token* list = llama_vocab_get_suppress_tokens(model_->vocab, &n);
     if (list != nullptr) suppressed_ = {list, static_cast<std::size_t>(n)};
-    compute_ = shared_compute(layout_.threads);
     compute_->attach(context_.get());
     llama_set_abort_callback(context_.get(), &LlamaEngine::abort_now, this);
     pool_ = std::make_unique<TokenizerPool>(
@@ -289,10 +295,12 @@ void LlamaEngine::run() {
         flush_starved(told);
         admit(now);
         const bool work = plan_step(now);
+        publish();
         if (work) run_step();
         reap();
+        if (work) continue;
         publish();
-        if (!work) wake_.wait(sleep_ns());
+        wake_.wait(sleep_ns());
     }
     fail_everything();
 }
@@ -427,7 +435,7 @@ bool LlamaEngine::plan_step(MonoNs now) {
         for (const sched::Share& share : plan_) {
             Sequence& sequence = *runnable_sequences_[share.index];
             const bool last = share.tokens == sequence.pending();
-            step_.push_back({&sequence, share.tokens, last ? 0 : -1});
+            step_.push_back({&sequence, share.tokens, last ? 0 : kNotComplete});
             (runnable_[share.index].decoding ? step_decoding_ : step_prefill_) += share.tokens;
         }
         if (step_.empty()) return false;
@@ -485,7 +493,7 @@ void LlamaEngine::fill_batch() {
             part.row = batch.n_tokens - 1;
             batch.logits[part.row] = 1;
         } else if (part.row >= 0) {
-            part.row = -2;  // complete, but nothing is to be sampled
+            part.row = kNothingToSample;
         }
     }
     if (!options_.on_step) return;
@@ -510,6 +518,9 @@ bool LlamaEngine::abort_now(void* self) {
 
 void LlamaEngine::run_step() {
     fill_batch();
+    const double expected =
+        planner_.decode_step_ns(step_decoding_) + planner_.prefill_token_ns() * step_prefill_;
+    llama_set_n_threads(context_.get(), governor_.threads(), governor_.threads());
     compute_->gate().lock();
     const MonoNs begin = mono_now();
     const std::int32_t rc = llama_decode(context_.get(), *batch_);
@@ -517,6 +528,7 @@ void LlamaEngine::run_step() {
     const MonoNs end = mono_now();
     compute_->gate().unlock();
     steps_.fetch_add(1, std::memory_order_relaxed);
+    if (rc == 0) governor_.observe(static_cast<double>(end - begin) / expected);
     after_step(rc, end - begin);
 }
 
@@ -562,33 +574,42 @@ void LlamaEngine::repair_after_abort() {
     }
 }
 
+// All rows are sampled before anything is told or freed: logits stay valid only until the next
+// change of the context, and an observer sees the step before what follows from it.
 void LlamaEngine::sample_rows() {
+    for (InStep& part : step_) {
+        if (part.row < 0) continue;
+        part.sampled = sample_one(*part.sequence, part.row);
+        if (options_.on_step) record_[static_cast<std::size_t>(part.row)].sampled = part.sampled;
+    }
+    if (options_.on_step) options_.on_step({.tokens = record_});
     const MonoNs now = mono_now();
     for (const InStep& part : step_) {
         Sequence& sequence = *part.sequence;
-        if (part.row == -1) continue;
+        if (part.row == kNotComplete) continue;
         if (sequence.prefill_done_ns == 0) sequence.prefill_done_ns = now;
-        if (part.row == -2) {
+        if (part.row == kNothingToSample) {
             finish(sequence, StopReason::kMaxTokens);
+        } else if (part.sampled < 0) {
+            fail_sequence(sequence, make_error(Code::kInternal, "the model gave no logits"));
         } else {
-            sample_one(sequence, part.row);
+            if (sequence.first_token_ns == 0) sequence.first_token_ns = now;
+            if (llama_vocab_is_eog(model_->vocab, part.sampled)) {
+                finish(sequence, StopReason::kEndTurn);
+            } else {
+                take_token(sequence, part.sampled);
+            }
         }
     }
-    if (options_.on_step) options_.on_step({.tokens = record_});
 }
 
-void LlamaEngine::sample_one(Sequence& sequence, std::int32_t row) {
+std::int32_t LlamaEngine::sample_one(Sequence& sequence, std::int32_t row) {
     float* logits = llama_get_logits_ith(context_.get(), row);
-    if (logits == nullptr)
-        return fail_sequence(sequence, make_error(Code::kInternal, "the model gave no logits"));
+    if (logits == nullptr) return -1;
     const auto vocab = static_cast<std::size_t>(llama_vocab_n_tokens(model_->vocab));
     for (const llama_token token : suppressed_)
         logits[token] = -std::numeric_limits<float>::infinity();
-    const std::int32_t token = sequence.sampler.sample({logits, vocab}, sequence.tokens);
-    if (options_.on_step) record_[static_cast<std::size_t>(row)].sampled = token;
-    if (sequence.first_token_ns == 0) sequence.first_token_ns = mono_now();
-    if (llama_vocab_is_eog(model_->vocab, token)) return finish(sequence, StopReason::kEndTurn);
-    take_token(sequence, token);
+    return sequence.sampler.sample({logits, vocab}, sequence.tokens);
 }
 
 void LlamaEngine::take_token(Sequence& sequence, std::int32_t token) {

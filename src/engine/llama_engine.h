@@ -50,7 +50,7 @@ struct LlamaOptions {
     std::int32_t ubatch_tokens = 512;  // tokens computed at once within a step
     // How long a step may take while some request is decoding, and while none is: prefill is cut to
     // fit. 0: no limit but batch_tokens.
-    std::int32_t step_ms = 110;
+    std::int32_t step_ms = 150;
     std::int32_t idle_step_ms = 400;
     // Output a request is expected to have: KV reserved at its start, beyond its prompt.
     std::int32_t expected_output_tokens = 256;
@@ -91,14 +91,16 @@ struct TuneRow {
     double prefill_tps = 0;  // tokens/s, prompt of one chunk
     double decode1_tps = 0;  // tokens/s of one sequence
     double decode8_tps = 0;  // tokens/s in total of eight, foreign cells beside them
+    double mixed_tps = 0;    // tokens/s of steps that decode eight beside a chunk of 48 tokens
     double score = 0;
     bool valid = true;  // false: this model or build cannot do it
 };
 
 struct TuneReport {
-    std::vector<TuneRow> rows;  // in the order measured
+    std::vector<TuneRow> thread_rows;  // short runs that chose the threads
+    std::vector<TuneRow> rows;         // layouts, in the order measured
     TuneRow chosen;
-    bool from_cache = false;  // then rows is empty
+    bool from_cache = false;  // then there are no rows
     std::string key;          // file, CPU and llama.cpp version it holds for
 };
 

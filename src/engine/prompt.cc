@@ -180,7 +180,7 @@ PromptRenderer::Messages PromptRenderer::fold_systems(const Messages& messages, 
     Messages out;
     std::string pending;  // system text that waits for the next user turn
     const auto join = [](std::string& left, const std::string& right) {
-        if (!left.empty() && !right.empty()) left += "\n\n";
+        if (!left.empty() && !right.empty()) left += "\n";  // as llama-common joins them
         left += right;
     };
     for (const Message& message : messages) {

@@ -3,23 +3,408 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <optional>
+#include <string>
 #include <thread>
 
+#include "base/log.h"
+
 namespace zerohop::engine {
+namespace {
+
+constexpr std::string_view kOrigin = "engine";
+constexpr std::int64_t kBudgetNs = 4'500 * kNsPerMs;       // of measuring; loading is not in it
+constexpr std::int64_t kRowLimitNs = 1'500 * kNsPerMs;     // of one candidate
+constexpr std::int64_t kFirstLimitNs = 20'000 * kNsPerMs;  // while none has worked
+constexpr std::int32_t kSequences = 8;
+constexpr std::int32_t kShortPrompt = 8;  // tokens of each of the eight
+constexpr std::int32_t kDecodeSteps = 4;
+constexpr double kPrefillShare = 0.25, kDecode1Share = 0.25, kDecode8Share = 0.25,
+                 kMixedShare = 0.25;
+constexpr std::int32_t kMixedChunk = 48;
+// A stream per sequence cannot share prefixes by reference: it has to be better by this much.
+constexpr double kPerSequenceHandicap = 0.85;
+// q8_0 rounds what the model remembers: it has to be better by this much.
+constexpr double kLossyHandicap = 0.9;
+
+Layout layout_of(const TuneRow& row) {
+    return {.threads = row.threads,
+            .flash_attention = row.flash_attention,
+            .kv_type = row.kv_type,
+            .unified = row.unified};
+}
+
+struct Batch {
+    explicit Batch(std::int32_t capacity) : batch(llama_batch_init(capacity, 0, 1)) {}
+    Batch(const Batch&) = delete;
+    Batch& operator=(const Batch&) = delete;
+    ~Batch() { llama_batch_free(batch); }
+    void add(llama_token token, std::int32_t position, std::int32_t sequence, bool logits) {
+        const std::int32_t i = batch.n_tokens++;
+        batch.token[i] = token;
+        batch.pos[i] = position;
+        batch.n_seq_id[i] = 1;
+        batch.seq_id[i][0] = sequence;
+        batch.logits[i] = logits ? 1 : 0;
+    }
+    llama_batch batch;
+};
+
+class Measurement {
+  public:
+    Measurement(const Model& model, Compute& compute) : model_(model), compute_(compute) {}
+
+    // Fills the rates of `row`; prompt: tokens of the prefill. Sets valid = false when it cannot
+    // run or is not through after `limit_ns`.
+    void run(TuneRow& row, std::int32_t prompt, std::int64_t limit_ns) {
+        row.valid = false;
+        row.prefill_tps = row.decode1_tps = row.decode8_tps = row.mixed_tps = 0;
+        give_up_ns_ = mono_now() + limit_ns;
+        const std::int32_t per_sequence =
+            std::max(prompt + kDecodeSteps + 2 * kMixedChunk + 16, 256);
+        const std::int32_t cells = per_sequence * (row.unified ? 2 : kSequences + 1);
+        context_ = make_context(model_, layout_of(row), cells, kSequences + 1, 512, 512);
+        if (context_ == nullptr) return;
+        compute_.attach(context_.get());
+        llama_set_abort_callback(
+            context_.get(),
+            [](void* self) { return mono_now() > static_cast<Measurement*>(self)->give_up_ns_; },
+            this);
+        llama_set_n_threads(context_.get(), row.threads, row.threads);
+        Batch batch(512);
+        std::int32_t filled = 0;
+        const auto prefill = [&](std::int32_t tokens, std::int32_t sequence) {
+            batch.batch.n_tokens = 0;
+            for (std::int32_t i = 0; i < tokens; ++i)
+                batch.add(token(filled + i), filled + i, sequence, i + 1 == tokens);
+            filled += tokens;
+            return decode(batch);
+        };
+        if (prefill(8, 0) == 0) return;  // warm-up: buffers and graphs are made here
+        const std::int64_t took = prefill(prompt - 8, 0);
+        if (took == 0) return;
+        row.prefill_tps = rate(prompt - 8, took);
+
+        std::int64_t best = std::numeric_limits<std::int64_t>::max();
+        for (std::int32_t i = 0; i < kDecodeSteps; ++i) {
+            const std::int64_t step = prefill(1, 0);
+            if (step == 0) return;
+            best = std::min(best, step);
+        }
+        row.decode1_tps = rate(1, best);
+
+        // Sequence 0 stays: its cells are the foreign ones.
+        batch.batch.n_tokens = 0;
+        for (std::int32_t s = 1; s <= kSequences; ++s)
+            for (std::int32_t i = 0; i < kShortPrompt; ++i)
+                batch.add(token(s * 31 + i), i, s, i + 1 == kShortPrompt);
+        if (decode(batch) == 0) return;
+        best = std::numeric_limits<std::int64_t>::max();
+        for (std::int32_t i = 0; i < kDecodeSteps; ++i) {
+            batch.batch.n_tokens = 0;
+            for (std::int32_t s = 1; s <= kSequences; ++s)
+                batch.add(token(s * 7 + i), kShortPrompt + i, s, true);
+            const std::int64_t step = decode(batch);
+            if (step == 0) return;
+            best = std::min(best, step);
+        }
+        row.decode8_tps = rate(kSequences, best);
+        best = std::numeric_limits<std::int64_t>::max();
+        for (std::int32_t i = 0; i < 2; ++i) {
+            batch.batch.n_tokens = 0;
+            for (std::int32_t s = 1; s <= kSequences; ++s)
+                batch.add(token(s), kShortPrompt + kDecodeSteps + i, s, true);
+            for (std::int32_t k = 0; k < kMixedChunk; ++k) batch.add(token(k), filled++, 0, false);
+            const std::int64_t step = decode(batch);
+            if (step == 0) return;
+            best = std::min(best, step);
+        }
+        row.mixed_tps = rate(kSequences + kMixedChunk, best);
+        row.valid = true;
+        context_.reset();
+    }
+
+  private:
+    static double rate(std::int32_t tokens, std::int64_t ns) {
+        return static_cast<double>(tokens) * 1e9 /
+               static_cast<double>(std::max<std::int64_t>(ns, 1));
+    }
+    llama_token token(std::int32_t i) const {
+        // Any ordinary tokens do: what is computed does not depend on which.
+        const std::int32_t count = llama_vocab_n_tokens(model_.vocab);
+        return 100 % count + (i * 37) % std::max(1, std::min(count - 100, 5000));
+    }
+    // Time of one step; 0 when it failed.
+    std::int64_t decode(Batch& batch) {
+        compute_.gate().lock();
+        const MonoNs begin = mono_now();
+        const std::int32_t rc = llama_decode(context_.get(), batch.batch);
+        if (rc == 0) llama_synchronize(context_.get());
+        const std::int64_t took = std::max<std::int64_t>(1, mono_now() - begin);
+        compute_.gate().unlock();
+        return rc == 0 ? took : 0;
+    }
+
+    const Model& model_;
+    Compute& compute_;
+    ContextPtr context_;
+    MonoNs give_up_ns_ = 0;
+};
+
+void score(std::vector<TuneRow>& rows) {
+    double prefill = 0, one = 0, eight = 0, mixed = 0;
+    for (const TuneRow& row : rows) {
+        prefill = std::max(prefill, row.prefill_tps);
+        one = std::max(one, row.decode1_tps);
+        eight = std::max(eight, row.decode8_tps);
+        mixed = std::max(mixed, row.mixed_tps);
+    }
+    for (TuneRow& row : rows) {
+        row.score = 0;
+        if (!row.valid) continue;
+        row.score =
+            1 / (kPrefillShare * prefill / row.prefill_tps + kDecode1Share * one / row.decode1_tps +
+                 kDecode8Share * eight / row.decode8_tps + kMixedShare * mixed / row.mixed_tps);
+        if (!row.unified) row.score *= kPerSequenceHandicap;
+        if (row.kv_type == "q8_0") row.score *= kLossyHandicap;
+    }
+}
+
+const TuneRow* best_of(const std::vector<TuneRow>& rows) {
+    const TuneRow* best = nullptr;
+    for (const TuneRow& row : rows)
+        if (row.valid && (best == nullptr || row.score > best->score)) best = &row;
+    return best;
+}
+
+std::string cpu_name() {
+    std::ifstream in("/proc/cpuinfo");
+    for (std::string line; std::getline(in, line);)
+        if (line.starts_with("model name")) return line.substr(line.find(':') + 1);
+    return "unknown";
+}
+
+std::string key_of(const Model& model, const LlamaOptions& options) {
+    return fmt::format("2|{}|{}|{}|{} x{}|{}|gpu {}",
+                       std::filesystem::path(options.path).filename().string(), model.file_bytes,
+                       model.info.created_ns, cpu_name(), std::thread::hardware_concurrency(),
+                       llama_version(), options.gpu_layers);
+}
+
+std::filesystem::path file_of(const LlamaOptions& options, const std::string& key) {
+    std::uint64_t hash = 0xCBF29CE484222325ULL;  // FNV-1a
+    for (const char c : key) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3ULL;
+    return std::filesystem::path(options.cache_dir) / fmt::format("tune-{:016x}.txt", hash);
+}
+
+std::optional<TuneRow> read_cache(const LlamaOptions& options, const std::string& key) {
+    if (options.cache_dir.empty()) return std::nullopt;
+    std::ifstream in(file_of(options, key));
+    std::string line;
+    if (!std::getline(in, line) || line != "key " + key) return std::nullopt;
+    TuneRow row;
+    bool flash = false, unified = false;
+    std::string a, b, c, d;
+    if (!(in >> a >> row.threads >> b >> flash >> c >> row.kv_type >> d >> unified) ||
+        a != "threads" || b != "flash_attention" || c != "kv_type" || d != "unified" ||
+        row.threads < 1)
+        return std::nullopt;
+    row.flash_attention = flash;
+    row.unified = unified;
+    return row;
+}
+
+void write_cache(const LlamaOptions& options, const TuneReport& report) {
+    if (options.cache_dir.empty()) return;
+    std::error_code ignored;
+    std::filesystem::create_directories(options.cache_dir, ignored);
+    const std::filesystem::path path = file_of(options, report.key);
+    const std::filesystem::path fresh = path.string() + ".new";
+    {
+        std::ofstream out(fresh);
+        const TuneRow& row = report.chosen;
+        out << fmt::format("key {}\nthreads {}\nflash_attention {}\nkv_type {}\nunified {}\n",
+                           report.key, row.threads, row.flash_attention ? 1 : 0, row.kv_type,
+                           row.unified ? 1 : 0);
+        for (const TuneRow& r : report.rows)
+            out << fmt::format(
+                "# {} threads, flash {}, {}, {}: {:.0f} {:.1f} {:.1f} {:.0f} tokens/s, {:.3f}\n",
+                r.threads, r.flash_attention ? "on" : "off", r.kv_type,
+                r.unified ? "unified" : "per sequence", r.prefill_tps, r.decode1_tps, r.decode8_tps,
+                r.mixed_tps, r.score);
+        if (!out.flush()) {
+            log_warn(kOrigin, "cannot write {}", fresh.string());
+            return;
+        }
+    }
+    std::filesystem::rename(fresh, path, ignored);  // whole or not at all
+}
+
+// What is fixed by the options, over what was measured.
+void override_with(const LlamaOptions& options, TuneRow& row) {
+    if (options.threads > 0) row.threads = options.threads;
+    if (options.flash_attention) row.flash_attention = *options.flash_attention;
+    if (!options.kv_type.empty()) row.kv_type = options.kv_type;
+    if (options.unified) row.unified = *options.unified;
+}
+
+bool allowed(const LlamaOptions& options, const TuneRow& row) {
+    TuneRow fixed = row;
+    override_with(options, fixed);
+    return fixed.threads == row.threads && fixed.flash_attention == row.flash_attention &&
+           fixed.kv_type == row.kv_type && fixed.unified == row.unified;
+}
+
+// A stream for each sequence needs a whole context for each.
+bool streams_fit(const Model& model, const LlamaOptions& options) {
+    const std::int64_t trained = std::max(model.trained_context, 512);
+    const std::int64_t context = options.context_tokens > 0
+                                     ? std::min<std::int64_t>(options.context_tokens, trained)
+                                     : trained;
+    const std::int64_t cells = context * options.max_sequences;
+    if (options.kv_tokens > 0) return options.kv_tokens >= cells;
+    return cells * model.kv_bytes_per_token("f16") <= available_memory() / 8;
+}
+
+TuneReport measure(const Model& model, const LlamaOptions& options, const LoadProgress& progress) {
+    TuneReport report;
+    const auto cores = static_cast<std::int32_t>(std::max(1U, std::thread::hardware_concurrency()));
+    const std::shared_ptr<Compute> compute =
+        shared_compute(options.threads > 0 ? options.threads : cores);
+    Measurement measurement(model, *compute);
+    const MonoNs begin = mono_now();
+    std::int32_t prompt = 48;
+    const auto attempt = [&](TuneRow row) {
+        if (!allowed(options, row)) return;
+        for (const TuneRow& done : report.rows)
+            if (done.threads == row.threads && done.flash_attention == row.flash_attention &&
+                done.kv_type == row.kv_type && done.unified == row.unified)
+                return;
+        const std::int64_t spent = mono_now() - begin;
+        const std::int64_t left = kBudgetNs - spent;
+        // The first to work is measured however long it takes: something must be chosen.
+        const bool any = best_of(report.rows) != nullptr;
+        if (any && left <= 0) return;
+        if (progress) {
+            progress(fmt::format("measuring {} threads, flash attention {}, K/V {}, {}",
+                                 row.threads, row.flash_attention ? "on" : "off", row.kv_type,
+                                 row.unified ? "unified" : "per sequence"),
+                     std::min(1.0, static_cast<double>(spent) / static_cast<double>(kBudgetNs)));
+        }
+        measurement.run(row, prompt, any ? std::min(left, kRowLimitNs) : kFirstLimitNs);
+        report.rows.push_back(row);
+        score(report.rows);
+    };
+    TuneRow base{.threads = cores, .flash_attention = true, .kv_type = "bf16", .unified = true};
+    override_with(options, base);
+    // Threads first, by short runs from one thread up: one cannot be held up by anything, and where
+    // the cores are busy with other things more threads are slower. It also says how long a prompt
+    // the budget allows.
+    std::vector<TuneRow> trials;
+    for (std::int32_t threads = 1;; threads = std::min(threads * 2, cores)) {
+        TuneRow row = base;
+        row.threads = threads;
+        if (allowed(options, row)) {
+            const bool any = best_of(trials) != nullptr;
+            measurement.run(row, 24, any ? kRowLimitNs / 3 : kFirstLimitNs);
+            trials.push_back(row);
+            score(trials);
+            if (any && best_of(trials)->threads < threads / 2) break;
+        }
+        if (threads == cores) break;
+    }
+    if (const TuneRow* best = best_of(trials)) {
+        base.threads = best->threads;
+        prompt = std::clamp(static_cast<std::int32_t>(best->prefill_tps * 0.25), 24, 256);
+    }
+    attempt(base);
+    const auto vary = [&](bool flash, const char* type) {
+        const TuneRow* best = best_of(report.rows);
+        if (best == nullptr) return;
+        TuneRow row = *best;
+        row.flash_attention = flash;
+        row.kv_type = type;
+        override_with(options, row);
+        attempt(row);
+    };
+    vary(false, "f16");
+    vary(true, "f16");
+    vary(true, "q8_0");
+    vary(false, "bf16");
+    if (const TuneRow* best = best_of(report.rows);
+        best != nullptr && streams_fit(model, options)) {
+        TuneRow row = *best;
+        row.unified = false;
+        attempt(row);
+    }
+    if (const TuneRow* best = best_of(report.rows)) report.chosen = *best;
+    report.thread_rows = std::move(trials);
+    return report;
+}
+
+// Whether other programs keep the cores busy: what is measured then holds for now only.
+bool machine_is_busy() {
+    std::ifstream in("/proc/loadavg");
+    double load = 0;
+    return (in >> load) && load > 0.75 * std::max(1U, std::thread::hardware_concurrency());
+}
+
+Result<TuneReport> tune_model(const Model& model, const LlamaOptions& options,
+                              const LoadProgress& progress, bool force) {
+    const std::string key = key_of(model, options);
+    if (!force) {
+        if (const std::optional<TuneRow> cached = read_cache(options, key)) {
+            TuneReport report;
+            report.chosen = *cached;
+            override_with(options, report.chosen);
+            report.from_cache = true;
+            report.key = key;
+            return report;
+        }
+    }
+    const bool busy = machine_is_busy();
+    TuneReport report = measure(model, options, progress);
+    report.key = key;
+    if (report.chosen.threads < 1) {
+        return fail(Code::kInvalidRequest, kOrigin,
+                    fmt::format("cannot load {}: no context layout works{}", options.path,
+                                options.kv_type.empty() ? "" : " with the settings given"));
+    }
+    // What was partly dictated says nothing about the free choice.
+    const bool free_choice = options.threads <= 0 && !options.flash_attention &&
+                             options.kv_type.empty() && !options.unified;
+    if (free_choice && !busy) write_cache(options, report);
+    if (busy) log_warn(kOrigin, "the machine is busy: what was measured is used but not kept");
+    return report;
+}
+
+}  // namespace
 
 Result<Layout> choose_layout(const Model& model, const LlamaOptions& options,
                              const LoadProgress& progress) {
-    (void)model;
-    (void)progress;
-    Layout layout;
-    layout.threads =
-        options.threads > 0
-            ? options.threads
-            : static_cast<std::int32_t>(std::max(1U, std::thread::hardware_concurrency()));
-    layout.flash_attention = options.flash_attention.value_or(true);
-    layout.kv_type = options.kv_type.empty() ? "f16" : options.kv_type;
-    layout.unified = options.unified.value_or(true);
-    return layout;
+    const auto cores = static_cast<std::int32_t>(std::max(1U, std::thread::hardware_concurrency()));
+    TuneRow row{.threads = cores, .flash_attention = true, .kv_type = "f16", .unified = true};
+    override_with(options, row);
+    const bool all_given = options.threads > 0 && options.flash_attention &&
+                           !options.kv_type.empty() && options.unified;
+    if (!options.tune || all_given) return layout_of(row);
+    Result<TuneReport> report = tune_model(model, options, progress, false);
+    if (!report) return std::unexpected(report.error());
+    return layout_of(report->chosen);
+}
+
+Result<TuneReport> tune(const LlamaOptions& options, const LoadProgress& progress, bool force) {
+    Result<std::shared_ptr<const Model>> model = Model::load(options, progress);
+    if (!model) return std::unexpected(model.error());
+    return tune_model(**model, options, progress, force);
+}
+
+std::string llama_version_text() {
+    init_llama();
+    return fmt::format("{} ({})", llama_version(), llama_print_system_info());
 }
 
 Result<ContextPlan> plan_context(const Model& model, const LlamaOptions& options,
@@ -29,7 +414,7 @@ Result<ContextPlan> plan_context(const Model& model, const LlamaOptions& options
     const std::int64_t per_token =
         std::max<std::int64_t>(1, model.kv_bytes_per_token(layout.kv_type));
     const std::int32_t trained = std::max(model.trained_context, 512);
-    std::int64_t context =
+    const std::int64_t context =
         options.context_tokens > 0 ? std::min(options.context_tokens, trained) : trained;
     const std::int64_t free = available_memory();
     std::int64_t cells = options.kv_tokens;
@@ -37,15 +422,14 @@ Result<ContextPlan> plan_context(const Model& model, const LlamaOptions& options
         cells = layout.unified ? context : context * plan.sequences;
         if (free > 0) cells = std::min(cells, std::max<std::int64_t>(free / 2 / per_token, 512));
     } else if (free > 0 && cells * per_token > free) {
-        return fail(
-            Code::kInvalidRequest, "engine",
-            fmt::format(
-                "cannot load {}: a KV cache of {} tokens takes {} MiB, {} MiB of memory are "
-                "available",
-                options.path, cells, (cells * per_token) >> 20, free >> 20));
+        return fail(Code::kInvalidRequest, kOrigin,
+                    fmt::format("cannot load {}: a KV cache of {} tokens takes {} MiB, {} MiB of "
+                                "memory are available",
+                                options.path, cells, (cells * per_token) >> 20, free >> 20));
     }
     if (!layout.unified)
         cells = std::max<std::int64_t>(cells / plan.sequences, 256) * plan.sequences;
+    cells = std::min<std::int64_t>(cells, std::numeric_limits<std::int32_t>::max() / 2);
     plan.cells = static_cast<std::int32_t>(cells);
     plan.kv_bytes = cells * per_token;
     return plan;

@@ -1,10 +1,12 @@
 // Tuner: how to lay out a context on this machine, found by measuring, kept in a small text file.
 //
 // Candidates: threads × flash attention × K/V type × unified or per-sequence KV. Measured one axis
-// after the other (threads first), a few hundred ms each, ≤ 5 s together. Score of a candidate: the
-// weighted harmonic mean of three rates, each relative to the best seen,
-//     0.35 prefill of one chunk + 0.30 decode of one sequence + 0.35 decode of eight with foreign
-// cells beside them: harmonic, so that being terrible at one thing is not bought back by another.
+// after the other (threads first), ≤ 5 s together. Score of a candidate: the harmonic mean of four
+// rates, each relative to the best seen: prefill of one chunk, decode of one sequence, decode of
+// eight with foreign cells beside them, and a mixed step (eight decode, 48 tokens prefill).
+// Harmonic, so that being terrible at one thing is not bought back by another; q8_0 and a stream
+// per sequence must win by a margin (tuner.cc). Measured while the machine is busy, the result is
+// not kept.
 //
 // The file: one line "key value" each, first the key it holds for (model file's size, time and
 // name, CPU model and count, llama.cpp version). What the options give is not measured. Threads:

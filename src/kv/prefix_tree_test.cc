@@ -163,7 +163,7 @@ TEST(PrefixTree, CountsBlocks) {
 
 TEST(PrefixTree, AgreesWithThePlainModel) {
     std::mt19937 rng(11);
-    for (int round = 0; round < 50; ++round) {
+    for (int round = 0; round < 30; ++round) {
         std::vector<std::uint8_t> bytes(400);
         for (auto& b : bytes) b = static_cast<std::uint8_t>(rng());
         testing::TreeModel(

@@ -285,19 +285,39 @@ TEST_F(ServerTest, HundredStreamsOnOneConnection) {
         eventually([&] { return echo_.live == 0 && server_->stats_approx().connections == 0; }));
 }
 
-// ZEROHOP_H2SPEC names the h2spec program (a Go module; `./dev test` installs it).
+// ZEROHOP_H2SPEC names the h2spec program (a Go module; `./dev test` installs it). Its cases are of
+// RFC 7540; two do not apply here:
+//   a PRIORITY frame that depends on itself: RFC 9113 §5.3 has no priorities, the frame is skipped;
+//   an invalid preface on a plain port: there it is HTTP/1.1, and answered as such (400, close).
+// Exceeding the concurrent streams needs requests that last: run against /never by itself.
 TEST_F(ServerTest, PassesH2spec) {
     const char* h2spec = std::getenv("ZEROHOP_H2SPEC");
     if (h2spec == nullptr) GTEST_SKIP() << "ZEROHOP_H2SPEC is not set";
     start();
-    for (const std::string& where :
-         {fmt::format("-p {}", plain_), fmt::format("-t -k -p {}", tls_)}) {
-        const Output out =
-            shell(fmt::format("timeout 200 {} -h 127.0.0.1 -P /collect -o 3 {}", h2spec, where));
-        EXPECT_EQ(out.status, 0) << out.text;
-        const auto summary = out.text.rfind("tests,");
-        std::printf("h2spec %s: %s", where.c_str(),
-                    out.text.substr(out.text.rfind('\n', summary) + 1).c_str());
+    const auto failed = [](const std::string& text) {
+        std::vector<std::string> names;
+        for (auto at = text.find("Failures:"); (at = text.find("× ", at)) != std::string::npos;
+             at += 2) {
+            const auto name = text.find(": ", at) + 2;
+            names.push_back(text.substr(name, text.find('\n', name) - name));
+        }
+        return names;
+    };
+    for (const bool tls : {false, true}) {
+        const std::string where = fmt::format("timeout 200 {} -h 127.0.0.1 -o 2 {} -p {}", h2spec,
+                                              tls ? "-t -k" : "", tls ? tls_ : plain_);
+        const Output out = shell(where + " -P /h2spec");
+        ASSERT_TRUE(has(out.text, " tests, ")) << out.text;
+        for (const std::string& name : failed(out.text)) {
+            const bool exempt = has(name, "PRIORITY frame that depend on itself") ||
+                                has(name, "causes their advertised concurrent stream limit") ||
+                                (!tls && name == "Sends invalid connection preface");
+            EXPECT_TRUE(exempt) << name << "\n" << out.text.substr(out.text.find("Failures:"));
+        }
+        std::printf("h2spec %s: %s\n", tls ? "TLS" : "h2c",
+                    out.text.substr(out.text.rfind('\n', out.text.rfind(" tests, ")) + 1).c_str());
+        const Output many = shell(where + " -P /never http2/5.1.2");
+        EXPECT_TRUE(has(many.text, "0 failed")) << many.text;
     }
     EXPECT_TRUE(eventually([&] { return echo_.live == 0; }));
 }

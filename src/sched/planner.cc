@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 
 namespace zerohop::sched {
 namespace {
@@ -29,7 +30,22 @@ double Planner::decode_step_ns(std::int32_t sequences) const {
         if (const int above = want + distance; above < kBuckets && decode_ns_[above] > 0)
             return decode_ns_[above];
     }
-    return prefill_token_ns_ * 4;  // nothing measured: a step costs a few tokens' prefill
+    return kFirstTokenNs * 4;  // nothing measured: a step costs a few tokens' prefill
+}
+
+int Planner::size_class(std::int32_t tokens) {
+    const auto n = static_cast<std::uint32_t>(std::max(tokens, 1));
+    return std::clamp(static_cast<int>(std::bit_width(n - 1)) - 4, 0, kSizes - 1);
+}
+
+double Planner::chunk_ns(std::int32_t tokens) const {
+    const int want = size_class(tokens);
+    for (int distance = 0; distance < kSizes; ++distance) {
+        // Nearest measured size; the smaller one first: larger chunks cost no more per token.
+        for (const int at : {want - distance, want + distance})
+            if (at >= 0 && at < kSizes && token_ns_[at] > 0) return token_ns_[at] * tokens;
+    }
+    return kFirstTokenNs * tokens;
 }
 
 std::int32_t Planner::prefill_budget(std::int32_t decoding) const {
@@ -37,10 +53,25 @@ std::int32_t Planner::prefill_budget(std::int32_t decoding) const {
     const std::int32_t room = limits_.batch_tokens - decoding;
     if (limit <= 0) return room;
     const double left = static_cast<double>(limit) - decode_step_ns(decoding);
-    const double tokens = std::clamp(left / prefill_token_ns_, 0.0, static_cast<double>(room));
-    auto budget = static_cast<std::int32_t>(tokens);
-    budget -= budget % kGrain;
-    return std::min(room, std::max(budget, kLeastPrefill));
+    const double stretched = left + 0.25 * static_cast<double>(limit);
+    // Of each size class the largest chunk that fits: the best that fits the limit, and the most
+    // efficient that fits the stretched one.
+    std::int32_t fits = kLeastPrefill, efficient = kLeastPrefill;
+    for (int size = 0; size < kSizes; ++size) {
+        const std::int32_t most = kGrain << size;
+        const std::int32_t least = size == 0 ? kGrain : (most >> 1) + 1;
+        const double per_token = chunk_ns(most) / most;
+        const auto within = [&](double ns) {
+            const double tokens = std::min(ns / per_token, static_cast<double>(most));
+            return static_cast<std::int32_t>(std::max(tokens, 0.0)) / kGrain * kGrain;
+        };
+        if (within(left) >= least) fits = std::max(fits, within(left));
+        const double best = chunk_ns(efficient) / efficient;
+        if (within(stretched) >= least && per_token < best) efficient = within(stretched);
+    }
+    const double cost_fits = chunk_ns(fits) / fits, cost_best = chunk_ns(efficient) / efficient;
+    const std::int32_t chosen = cost_fits > 1.5 * cost_best ? efficient : fits;
+    return std::min(room, chosen);
 }
 
 void Planner::plan(std::span<const Runnable> runnable, MonoNs now, std::vector<Share>& out) {
@@ -83,14 +114,26 @@ void Planner::observe(std::int32_t decoding, std::int32_t prefill_tokens, std::i
         if (decoding <= 0) return;
         double& average = decode_ns_[bucket(decoding)];
         blend(average, took, average == 0);
-    } else if (prefill_tokens >= kLeastPrefill) {
+    } else {
         // What the decoding part would have cost alone is not the prefill's; but never count a
         // prefill token as (nearly) free because that estimate was too high.
-        const double prefill =
-            std::max(took - decode_step_ns(decoding) * (decoding > 0 ? 1.0 : 0.0), took / 4);
-        blend(prefill_token_ns_, prefill / prefill_tokens, !prefill_measured_);
-        prefill_measured_ = true;
+        const double decode = decoding > 0 ? decode_step_ns(decoding) : 0;
+        observe_chunk(prefill_tokens, std::max(took - decode, took / 4));
     }
+}
+
+void Planner::observe_chunk(std::int32_t tokens, double took_ns) {
+    double& average = token_ns_[size_class(tokens)];
+    const bool first = average == 0;
+    const double before = average;
+    // A few tokens say nothing about their size class: its fixed part would count in full.
+    if (tokens < kLeastPrefill / 2) return;
+    blend(average, took_ns / tokens, first);
+    if (first) return;
+    // The other sizes most likely became slower or faster too; they are not all tried again.
+    const double factor = std::sqrt(average / before);
+    for (double& other : token_ns_)
+        if (&other != &average) other *= factor;
 }
 
 }  // namespace zerohop::sched

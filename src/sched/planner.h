@@ -4,9 +4,12 @@
 // shortest first. Time is measured, not guessed: the caller reports what each step took, and the
 // planner keeps the cost of a prefill token and of a decode step (exponentially weighted).
 //
-//     someone decodes:  prefill tokens ≤ (step_ns − decode cost) / cost per token, at least
-//                       kLeastPrefill, so that prefill never starves either
+//     someone decodes:  as many prefill tokens as fit into step_ns beside the decode step
 //     nobody decodes:   the same with idle_step_ns
+// but never fewer than kLeastPrefill, and not a chunk so small that it wastes the machine: small
+// chunks can cost nearly as much as large ones (flash attention on a CPU: 18 tokens took 150 ms
+// where 368 took 470), so cost is kept per size of chunk, and a size that is less than half as
+// efficient as another gives way to it as long as the step stays below 1.5 × the limit.
 //
 // Shortest first with ageing: a prefill of n tokens that has waited w ms counts as n − w tokens, so
 // that a stream of short prompts cannot hold up a long one for more than its length in ms.
@@ -24,7 +27,7 @@ namespace zerohop::sched {
 
 struct Limits {
     std::int32_t batch_tokens = 2048;
-    std::int64_t step_ns = 110 * kNsPerMs;       // 0: no limit
+    std::int64_t step_ns = 150 * kNsPerMs;       // 0: no limit
     std::int64_t idle_step_ns = 400 * kNsPerMs;  // 0: no limit
 };
 
@@ -54,17 +57,21 @@ class Planner {
     void observe(std::int32_t decoding, std::int32_t prefill_tokens, std::int64_t took_ns);
 
     // Estimates, for Retry-After and tests.
-    double prefill_token_ns() const { return prefill_token_ns_; }
+    double prefill_token_ns() const { return chunk_ns(512) / 512; }  // in large chunks
     double decode_step_ns(std::int32_t sequences) const;
+    double chunk_ns(std::int32_t tokens) const;
 
   private:
-    static constexpr int kBuckets = 9;  // decode steps of 1, 2, 3–4, 5–8, … sequences
+    static constexpr int kBuckets = 9;            // decode steps of 1, 2, 3–4, 5–8, … sequences
+    static constexpr int kSizes = 9;              // chunks of up to 16, 32, 64, … 4096 tokens
+    static constexpr double kFirstTokenNs = 2e6;  // until measured: 500 tokens/s
     static int bucket(std::int32_t sequences);
+    static int size_class(std::int32_t tokens);
     std::int32_t prefill_budget(std::int32_t decoding) const;
+    void observe_chunk(std::int32_t tokens, double took_ns);
 
     Limits limits_;
-    double prefill_token_ns_ = 2e6;  // until measured: 500 tokens/s
-    bool prefill_measured_ = false;
+    double token_ns_[kSizes] = {};     // per token of a chunk of that size; 0: not measured
     double decode_ns_[kBuckets] = {};  // 0: not measured
     std::uint32_t turn_ = 0;
     std::vector<std::uint32_t> order_;

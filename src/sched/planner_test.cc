@@ -115,5 +115,57 @@ TEST(Planner, LearnsCostsAndScalesToWidthsNotSeen) {
     EXPECT_NEAR(planner.prefill_token_ns(), 0.5e6, 1e3);
 }
 
+// Runs one long prefill beside a decoder on a machine whose step costs `cost(tokens)` ns.
+template <class Cost>
+double tokens_per_second(Planner& planner, Cost&& cost, double& longest_ms) {
+    std::vector<Share> plan;
+    std::int32_t pending = 8000;
+    double ns = 0;
+    longest_ms = 0;
+    while (pending > 0) {
+        const std::vector<Runnable> work{kDecoding, {.pending = pending}};
+        planner.plan(work, 0, plan);
+        const std::int32_t chunk = tokens_of(plan, 1);
+        const double took = cost(chunk);
+        planner.observe(1, chunk, static_cast<std::int64_t>(took));
+        longest_ms = std::max(longest_ms, took / 1e6);
+        ns += took;
+        pending -= chunk;
+    }
+    return 8000 / (ns / 1e9);
+}
+
+TEST(Planner, SmallChunksDoNotSpiralDown) {
+    // 80 ms for any chunk and 1 ms per token: at 16 tokens a fifth of what 512 would do.
+    Planner planner({.batch_tokens = 2048, .step_ns = 150 * kNsPerMs});
+    planner.observe(1, 0, 15 * kNsPerMs);
+    planner.observe(0, 384, 464 * kNsPerMs);
+    double longest = 0;
+    const double rate =
+        tokens_per_second(planner, [](std::int32_t n) { return (80 + n) * 1e6; }, longest);
+    EXPECT_GT(rate, 350);  // 16-token chunks would reach 167
+    EXPECT_LT(longest, 200);
+}
+
+TEST(Planner, LinearCostsFillTheStep) {
+    Planner planner({.batch_tokens = 2048, .step_ns = 110 * kNsPerMs});
+    planner.observe(1, 0, 10 * kNsPerMs);
+    double longest = 0;
+    const double rate =
+        tokens_per_second(planner, [](std::int32_t n) { return 10e6 + n * 1e6; }, longest);
+    EXPECT_GT(rate, 800);
+    EXPECT_LT(longest, 130);
+}
+
+TEST(Planner, RecoversFromASlowSpell) {
+    Planner planner({.batch_tokens = 2048, .step_ns = 110 * kNsPerMs});
+    planner.observe(1, 0, 10 * kNsPerMs);
+    double longest = 0;
+    tokens_per_second(planner, [](std::int32_t n) { return 20 * (10e6 + n * 1e6); }, longest);
+    const double rate =
+        tokens_per_second(planner, [](std::int32_t n) { return 10e6 + n * 1e6; }, longest);
+    EXPECT_GT(rate, 700);
+}
+
 }  // namespace
 }  // namespace zerohop::sched

@@ -181,10 +181,14 @@ std::optional<WireError> H1Parser::parse_head(std::string_view bytes, const Limi
 H1Parser::Fed H1Parser::feed(std::string_view bytes, const Sink& sink) {
     Fed fed;
     if (bytes.empty()) return fed;
+    // Beast asserts that a last chunk's header comes back with at least its 5 bytes ("0", CRLF,
+    // CRLF).
+    if (gave_back_ && impl_->chunked() && bytes.size() < 5) return fed;
     impl_->sink = &sink;
     error_code ec;
     fed.consumed = impl_->put(boost::asio::buffer(bytes.data(), bytes.size()), ec);
     impl_->sink = nullptr;
+    gave_back_ = fed.consumed < bytes.size();
     if (ec && ec != http::error::need_more)
         fed.error = WireError{400, fmt::format("The request body is malformed: {}.", ec.message())};
     return fed;

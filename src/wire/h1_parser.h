@@ -52,6 +52,7 @@ class H1Parser {
   private:
     class Impl;
     std::unique_ptr<Impl> impl_;
+    bool gave_back_ = false;  // the last feed() left bytes of a chunk's header
 };
 
 }  // namespace zerohop::wire

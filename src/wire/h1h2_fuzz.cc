@@ -47,6 +47,12 @@ Request read(std::string_view text) {
     return r;
 }
 
+// HTTP/1.1 trims white space around a value, HTTP/2 refuses it (RFC 9113 §8.2.1).
+bool padded(std::string_view value) {
+    const auto blank = [](char c) { return c == ' ' || c == '\t'; };
+    return !value.empty() && (blank(value.front()) || blank(value.back()));
+}
+
 // What the two protocols rightly treat differently, or what the writers themselves add.
 bool comparable(const Request& r) {
     static constexpr std::string_view kOwn[] = {"host",
@@ -59,15 +65,13 @@ bool comparable(const Request& r) {
                                                 "content-length",
                                                 "http2-settings",
                                                 "priority"};
-    if (r.method.empty() || r.target.empty() || r.authority.empty()) return false;
+    if (r.method.empty() || r.target.empty() || r.authority.empty() || padded(r.authority))
+        return false;
     if (r.method == "CONNECT" || r.method == "PRI" || r.target == "*") return false;
     for (const auto& [name, value] : r.fields) {
         for (const std::string_view own : kOwn)
             if (name == own) return false;
-        // HTTP/1.1 trims white space, HTTP/2 refuses it (RFC 9113 §8.2.1).
-        if (!value.empty() && (value.front() == ' ' || value.front() == '\t' ||
-                               value.back() == ' ' || value.back() == '\t'))
-            return false;
+        if (padded(value)) return false;
     }
     return true;
 }

@@ -1,5 +1,6 @@
 #include "wire/h2_callbacks.h"
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
@@ -35,6 +36,7 @@ nghttp2_session* H2Callbacks::make_session(H2Session& self) {
         return nullptr;
     }
     nghttp2_session_callbacks_set_on_begin_frame_callback(callbacks, &on_begin_frame);
+    nghttp2_session_callbacks_set_on_frame_send_callback(callbacks, &on_frame_send);
     nghttp2_session_callbacks_set_on_begin_headers_callback(callbacks, &on_begin_headers);
     nghttp2_session_callbacks_set_on_header_callback(callbacks, &on_header);
     nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks, &on_frame_recv);
@@ -45,7 +47,6 @@ nghttp2_session* H2Callbacks::make_session(H2Session& self) {
     nghttp2_session_callbacks_set_unpack_extension_callback(callbacks, &unpack_extension);
     for (unsigned type = kFirstExtension; type <= 0xff; ++type)
         nghttp2_option_set_user_recv_extension_type(option, static_cast<std::uint8_t>(type));
-    nghttp2_option_set_no_closed_streams(option, 1);
     nghttp2_option_set_stream_reset_rate_limit(option, self.limits_.h2_reset_burst,
                                                self.limits_.h2_reset_per_s);
     nghttp2_session* session = nullptr;
@@ -65,6 +66,13 @@ nghttp2_data_provider H2Callbacks::body_provider() {
 int H2Callbacks::on_begin_frame(nghttp2_session*, const nghttp2_frame_hd* hd, void* user) {
     H2Session& self = session_of(user);
     bool fine = true;
+    if (hd->type == NGHTTP2_HEADERS) {
+        if (const std::uint32_t error = self.closed_stream_error(true, hd->stream_id)) {
+            self.terminate(error);
+            return NGHTTP2_ERR_CALLBACK_FAILURE;
+        }
+        self.last_id_ = std::max(self.last_id_, hd->stream_id);
+    }
     switch (hd->type) {
         case NGHTTP2_HEADERS:
             self.header_block_ns_ = self.input_ns_;
@@ -75,11 +83,25 @@ int H2Callbacks::on_begin_frame(nghttp2_session*, const nghttp2_frame_hd* hd, vo
                 fine = self.charge(4);
             if (hd->length >= 1024) self.credit(1);
             break;
+        case NGHTTP2_PRIORITY:
+            // nghttp2 skips these frames (SETTINGS_NO_RFC7540_PRIORITIES), this check with them.
+            if (hd->stream_id == 0) {
+                self.terminate(NGHTTP2_PROTOCOL_ERROR);
+                return NGHTTP2_ERR_CALLBACK_FAILURE;
+            }
+            fine = self.charge(1);
+            break;
         default:
             fine = self.charge(1);
             break;
     }
     return fine ? 0 : NGHTTP2_ERR_CALLBACK_FAILURE;
+}
+
+int H2Callbacks::on_frame_send(nghttp2_session*, const nghttp2_frame* frame, void* user) {
+    if (frame->hd.type == NGHTTP2_RST_STREAM)
+        session_of(user).remember_closed(frame->hd.stream_id, true);
+    return 0;
 }
 
 int H2Callbacks::on_begin_headers(nghttp2_session* session, const nghttp2_frame* frame,

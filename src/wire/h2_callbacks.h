@@ -16,6 +16,7 @@ struct H2Callbacks {
 
   private:
     static int on_begin_frame(nghttp2_session*, const nghttp2_frame_hd*, void*);
+    static int on_frame_send(nghttp2_session*, const nghttp2_frame*, void*);
     static int on_begin_headers(nghttp2_session*, const nghttp2_frame*, void*);
     static int on_header(nghttp2_session*, const nghttp2_frame*, const std::uint8_t*, std::size_t,
                          const std::uint8_t*, std::size_t, std::uint8_t, void*);

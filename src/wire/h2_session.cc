@@ -15,6 +15,8 @@ namespace {
 
 // Frames rendered ahead of the socket; more stays in the streams' queues.
 constexpr std::size_t kRenderAhead = 32 * 1024;
+constexpr std::size_t kClosedIds = 1024;
+constexpr std::size_t kFrameHeader = 9;  // RFC 9113 §4.1
 // Between the first GOAWAY (last id 2^31-1) and the final one (RFC 9113 §6.8): a round trip.
 constexpr MonoNs kGoawayGrace = 500 * kNsPerMs;
 
@@ -54,13 +56,45 @@ H2Stream* H2Session::find(std::int32_t id) {
 void H2Session::on_bytes(std::string_view bytes) {
     if (terminated_ || closing_ != Closing::kOpen) return;
     input_ns_ = host_.now();
+    // nghttp2 drops DATA on closed streams without a word: such frames are looked for here.
+    std::size_t given = 0;
+    for (std::size_t at = 0; at < bytes.size();) {
+        const std::size_t n =
+            std::min(skip_ > 0 ? skip_ : kFrameHeader - header_.size(), bytes.size() - at);
+        at += n;
+        if (skip_ > 0) {
+            skip_ -= n;
+            continue;
+        }
+        header_ += bytes.substr(at - n, n);
+        if (header_.size() < kFrameHeader) break;
+        const auto byte = [&](std::size_t i) {
+            return std::uint32_t{static_cast<std::uint8_t>(header_[i])};
+        };
+        skip_ = byte(0) << 16 | byte(1) << 8 | byte(2);
+        if (byte(3) == NGHTTP2_DATA) {
+            receive(bytes.substr(given, at - n - given));  // everything before it
+            given = at - n;
+            const std::uint32_t id =
+                (byte(5) & 0x7f) << 24 | byte(6) << 16 | byte(7) << 8 | byte(8);
+            if (const std::uint32_t error =
+                    closed_stream_error(false, static_cast<std::int32_t>(id)))
+                terminate(error);
+        }
+        header_.clear();
+    }
+    receive(bytes.substr(given));
+    host_.wake();
+}
+
+void H2Session::receive(std::string_view bytes) {
+    if (terminated_ || bytes.empty()) return;
     const auto* data = reinterpret_cast<const std::uint8_t*>(bytes.data());
     const ssize_t n = nghttp2_session_mem_recv(session_, data, bytes.size());
     if (n < 0) {
         const bool calm = n == NGHTTP2_ERR_FLOODED || n == NGHTTP2_ERR_CALLBACK_FAILURE;
         terminate(calm ? NGHTTP2_ENHANCE_YOUR_CALM : NGHTTP2_PROTOCOL_ERROR);
     }
-    host_.wake();
 }
 
 void H2Session::terminate(std::uint32_t error_code) {
@@ -82,6 +116,22 @@ bool H2Session::charge(std::int64_t cost) {
 
 void H2Session::credit(std::int64_t n) {
     allowance_ = std::min(allowance_ + n, limits_.h2_control_burst);
+}
+
+std::uint32_t H2Session::closed_stream_error(bool headers, std::int32_t id) const {
+    if (drained_ || terminated_ || id % 2 == 0 || id > last_id_ || streams_.contains(id)) return 0;
+    for (const std::int32_t closed : closed_ids_) {
+        if (closed == id) return NGHTTP2_STREAM_CLOSED;
+        if (closed == -id) return 0;
+    }
+    // Never opened, or so long ago that DATA gets the benefit of the doubt.
+    return headers ? NGHTTP2_PROTOCOL_ERROR : 0;
+}
+
+void H2Session::remember_closed(std::int32_t id, bool reset_by_us) {
+    if (!closed_ids_.empty() && closed_ids_.back() == -id) return;
+    closed_ids_.push_back(reset_by_us ? -id : id);
+    if (closed_ids_.size() > kClosedIds) closed_ids_.pop_front();
 }
 
 // The head of `stream` is complete.
@@ -129,6 +179,7 @@ void H2Session::drop_exchange(H2Stream& stream, bool disconnected) {
 
 // nghttp2 has closed the stream: both sides ended, or a reset with any code.
 void H2Session::close_stream(std::int32_t id) {
+    remember_closed(id, false);
     const auto it = streams_.find(id);
     if (it == streams_.end()) return;
     H2Stream& stream = *it->second;

@@ -11,6 +11,7 @@
 
 #include <deque>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
@@ -56,6 +57,11 @@ class H2Session final : public Session {
     bool charge(std::int64_t cost);
     void credit(std::int64_t n);
     void terminate(std::uint32_t error_code);
+    void receive(std::string_view bytes);  // to nghttp2
+    // The error of a HEADERS or DATA frame on a stream that is over (RFC 9113 §5.1), 0 when it is
+    // fine. nghttp2 forgets closed streams when RFC 7540's priorities are off.
+    std::uint32_t closed_stream_error(bool headers, std::int32_t id) const;
+    void remember_closed(std::int32_t id, bool reset_by_us);
 
     SessionHost& host_;
     Dispatcher& dispatcher_;
@@ -68,8 +74,11 @@ class H2Session final : public Session {
     std::unordered_map<std::int32_t, std::unique_ptr<H2Stream>> streams_;
     std::vector<std::unique_ptr<H2Stream>> closed_;  // destroyed in settle()
     std::vector<std::int32_t> over_;  // finished or aborted: exchange goes in settle()
-    std::size_t live_ = 0;            // exchanges
-    std::size_t stream_bytes_ = 0;    // in all streams' queues
+    std::deque<std::int32_t>
+        closed_ids_;                // the last ones; negative: reset by us, frames may follow
+    std::int32_t last_id_ = 0;      // of any HEADERS received
+    std::size_t live_ = 0;          // exchanges
+    std::size_t stream_bytes_ = 0;  // in all streams' queues
 
     // Rendered frames, and which of their bytes are whose DATA.
     struct Segment {
@@ -82,6 +91,8 @@ class H2Session final : public Session {
     std::uint64_t rendered_ = 0;
     std::uint64_t sent_ = 0;
 
+    std::size_t skip_ = kH2Preface.size();  // input up to the next frame header
+    std::string header_;                    // as much of it as has come
     MonoNs input_ns_ = 0;
     MonoNs active_ns_ = 0;  // last time a stream existed
     MonoNs opened_ns_ = 0;

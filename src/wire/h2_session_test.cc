@@ -534,6 +534,25 @@ TEST(H2Flood, HonestLoadIsNotTakenForOne) {
     EXPECT_EQ(d.echo.completed, 20'000);
 }
 
+TEST(H2, FramesOnStreamsThatAreOverEndTheConnection) {
+    for (const std::string& late : {frame(1, 5, 1, get_block()), frame(0, 1, 1, "x")}) {
+        Driver d(true);
+        d.feed(hello() + frame(1, 5, 1, get_block("/hello")));
+        d.feed(late);
+        EXPECT_EQ(goaways(d.sent), (std::vector<std::uint32_t>{NGHTTP2_STREAM_CLOSED}));
+        EXPECT_EQ(d.closing(), Closing::kFlush);
+    }
+    Driver smaller(true);
+    smaller.feed(hello() + frame(1, 5, 5, get_block("/hello")) +
+                 frame(1, 5, 3, get_block("/hello")));
+    EXPECT_EQ(goaways(smaller.sent), (std::vector<std::uint32_t>{NGHTTP2_PROTOCOL_ERROR}));
+    Driver ours(true);  // what was on its way when we reset the stream is dropped
+    ours.feed(hello() + frame(1, 4, 1, get_block("/abort")));
+    ours.feed(frame(0, 0, 1, "x") + frame(0, 1, 1, "y"));
+    EXPECT_TRUE(goaways(ours.sent).empty());
+    EXPECT_EQ(ours.closing(), Closing::kOpen);
+}
+
 TEST(H2, RefusesStreamsBeyondTheLimit) {
     Driver d(true);
     d.feed(hello() + frame(4, 1, 0, ""));

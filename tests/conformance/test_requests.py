@@ -119,7 +119,7 @@ def test_wrong_types_by_path(server, change, path):
 @pytest.mark.check(14)
 def test_refused_by_the_client(server, fleet):
     result = fleet.get("ts-1.14@node20").call(server, "create", params={**HELLO, "max_tokens": 21334})
-    assert "error" in result and result["error"]["status"] is None and result["attempts"] == []
+    assert "error" in result and result["error"].get("status") is None and result["attempts"] == []
 
 
 @pytest.mark.check(15)
@@ -136,7 +136,7 @@ def test_above_the_models_maximum(server, fleet):
 def test_agents_ask_for_more_than_fits(real):
     """Agents send max_tokens 32000 to any model: without a configured maximum it runs."""
     answer = post(real, {"model": MODEL, "max_tokens": 32000, "messages": user("Say ok."),
-                         "stop_sequences": [".", "\n", " "]})
+                         "stop_sequences": [".", "o", "e"]})
     assert answer.status == 200, answer.body
 
 

@@ -117,13 +117,15 @@ def test_prefill(real):
 
 @pytest.mark.check(23)
 def test_system_role_stays_in_place(real):
-    """The rendered prompt, seen through its token count: a system turn costs what another turn of the same
-    words costs, and the template's default system prompt (it precedes a first user turn) stays."""
+    """The rendered prompt, seen through its token count: a system turn costs what an assistant turn of the same
+    words costs (but for the role's own name), and the template's default system prompt, which precedes a
+    first user turn, stays."""
     words = "From now on speak like a pirate."
     def conversation(role):
         return [*user("Hello"), {"role": role, "content": words}, *user("Who are you?")]
+    names = input_tokens(real, messages=user("assistant")) - input_tokens(real, messages=user("system"))
     assert input_tokens(real, messages=conversation("system")) == \
-        input_tokens(real, messages=conversation("assistant"))
+        input_tokens(real, messages=conversation("assistant")) - names
     body = {**greedy(max_tokens=4), "messages": [*user("Hello"), {"role": "system", "content": words}]}
     assert answer_of(real, body)["content"][0]["text"]
 
@@ -160,12 +162,17 @@ def test_control_tokens_are_text(real):
 def test_utf8_scripted(server):
     text = "naïve e\u0301 日本語 👩\u200d👩\u200d👧 \U0001F600 ok"
     for chunk in (1, 2, 3, 5):
-        _, _, events = stream(server, null_params(f"tokens=200 chunk={chunk} text={text}"))
-        said = text_of(events)
-        assert "\ufffd" not in said
-        assert said.lstrip().startswith(text), said
-        for event in events:
-            event.raw.encode("utf-8")
+        tokens = -(-len(text.encode()) // chunk)
+        _, _, events = stream(server, null_params(f"tokens={tokens} chunk={chunk} text={text}"))
+        assert text_of(events).lstrip() == text
+
+
+@pytest.mark.check(49)
+def test_utf8_cut_by_max_tokens(server):
+    """An answer that ends inside a code point ends before it: half a character is nobody's text."""
+    for tokens in (1, 2, 3, 4, 5):
+        _, _, events = stream(server, null_params(f"tokens=9 chunk=1 text=\U0001F600x", max_tokens=tokens))
+        assert text_of(events).lstrip() == "\U0001F600x"[:max(0, tokens - 3)]
 
 
 @pytest.mark.check(49)

@@ -129,7 +129,7 @@ class Server:
             if self.ready():
                 return self
             time.sleep(0.05)
-        self.close()
+        self.kill()
         raise RuntimeError(f"zerohop was not ready after {ready_s} s:\n{self.log_tail()}")
 
     def ready(self) -> bool:
@@ -208,8 +208,10 @@ def real_model(**keys):
     path = os.environ.get("ZEROHOP_TEST_MODEL", "")
     if not path:
         raise RuntimeError("ZEROHOP_TEST_MODEL must name the GGUF file (./dev conform sets it)")
-    # A fixed seed keeps runs comparable; checks that need determinism ask for temperature 0.
-    return {"id": MODEL, "path": path, "seed": 7, **keys}
+    # A fixed seed keeps runs comparable; checks that need determinism ask for temperature 0. On a busy machine
+    # ZEROHOP_TEST_LAYOUT, e.g. {"threads": 1, "flash_attention": "on"}, saves measuring at load.
+    layout = json.loads(os.environ.get("ZEROHOP_TEST_LAYOUT", "{}"))
+    return {"id": MODEL, "path": path, "seed": 7, **layout, **keys}
 
 
 def user(text):

@@ -1,0 +1,150 @@
+#include "admit/head_admission.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "admit/rate_limit_headers.h"
+
+namespace zerohop::admit {
+namespace {
+
+constexpr std::string_view kQuotaNames[] = {"requests", "input tokens", "output tokens"};
+
+std::string shown(std::string_view text) {
+    std::string out(text.substr(0, 128));
+    for (char& c : out)
+        if (static_cast<unsigned char>(c) < 0x20 || c == '"') c = '?';
+    return out;
+}
+
+std::string duration_text(MonoNs ns) {
+    const double seconds = static_cast<double>(ns) / 1e9;
+    if (seconds < 10) return fmt::format("{:.1f} s", std::max(seconds, 0.1));
+    return fmt::format("{} s", (ns + kNsPerSec - 1) / kNsPerSec);
+}
+
+bool names_model(const std::vector<std::string>& scope, const Model& model) {
+    for (const std::string& name : scope) {
+        if (name == "*" || equal_ignoring_case(name, model.id)) return true;
+        for (const std::string& alias : model.aliases)
+            if (equal_ignoring_case(name, alias)) return true;
+    }
+    return false;
+}
+
+}  // namespace
+
+HeadAdmission::~HeadAdmission() {
+    if (open_) settle(charged_.input_tokens, 0, false, last_now_);
+}
+
+std::int32_t HeadAdmission::expected_output() const {
+    return std::max(hinted_tokens_, binding_->key_state->lengths.estimate());
+}
+
+Error HeadAdmission::unknown_model(std::string_view name) const {
+    std::string known;
+    std::size_t shown_models = 0;
+    for (const Model& model : topology().models()) {
+        if (!check_scope(model)) continue;
+        if (++shown_models > 8) {
+            known += ", …";
+            break;
+        }
+        known += (known.empty() ? "" : ", ") + model.id;
+    }
+    return Error{.code = Code::kNotFound,
+                 .detail = fmt::format("model \"{}\" is not served here; there {}: {}", shown(name),
+                                       shown_models == 1 ? "is" : "are",
+                                       known.empty() ? "none for this key" : known),
+                 .origin = "admit"};
+}
+
+Status HeadAdmission::check_scope(const Model& model) const {
+    if (!binding_->all_models && !binding_->models[topology().index_of(model)])
+        return fail(Code::kPermission, "admit",
+                    fmt::format("key {} may not use model \"{}\"", binding_->key->id, model.id));
+    if (token_ && !names_model(token_->models, model))
+        return fail(Code::kPermission, "admit",
+                    fmt::format("the token's model_scope does not include \"{}\"", model.id));
+    return {};
+}
+
+Result<const Model*> HeadAdmission::choose_model(std::string_view name) {
+    const Model* named = topology().find_model(name);
+    if (named == nullptr) return std::unexpected(unknown_model(name));
+    if (model_from_hint_ && named != model_)
+        return fail(Code::kInvalidRequest, "admit",
+                    fmt::format("model: \"{}\" is not the model of x-anthropic-early-hint, \"{}\"",
+                                shown(name), model_->id));
+    if (Status s = check_scope(*named); !s) return std::unexpected(s.error());
+    model_ = named;
+    return named;
+}
+
+Error HeadAdmission::quota_error(const QuotaRefusal& refusal, MonoNs now, WallNs wall) const {
+    Error error{.code = Code::kRateLimited, .detail = {}, .origin = "admit"};
+    const std::string_view what = kQuotaNames[static_cast<std::size_t>(refusal.quota)];
+    const std::string who =
+        refusal.group->name().empty()
+            ? "this server's anonymous use"
+            : fmt::format("{} {}", refusal.group->scope(), refusal.group->name());
+    if (refusal.retry_in_ns < 0) {
+        error.detail = fmt::format(
+            "{}: this request needs {} {}, more than the limit of {} per minute ever allows at "
+            "once",
+            who, refusal.cost, what, refusal.limit);
+        error.headers.emplace_back("x-should-retry", "false");
+    } else {
+        error.detail = fmt::format("{}: the limit of {} {} per minute is reached; try again in {}",
+                                   who, refusal.limit, what, duration_text(refusal.retry_in_ns));
+        error.retry_after_ms =
+            std::max<std::int64_t>(1, (refusal.retry_in_ns + kNsPerMs - 1) / kNsPerMs);
+    }
+    std::vector<wire::Header> headers;
+    append_rate_limits(now, wall, headers);
+    for (wire::Header& h : headers)
+        error.headers.emplace_back(std::move(h.name), std::move(h.value));
+    return error;
+}
+
+Result<Price> HeadAdmission::admit(std::int32_t input_tokens, std::int32_t max_output, MonoNs now,
+                                   WallNs wall) {
+    Price price{.input_tokens = std::max(input_tokens, 0),
+                .output_tokens = std::clamp(expected_output(), 0, std::max(max_output, 0))};
+    // A long expected answer may exceed a whole minute's output quota; it is then admitted when the
+    // quota is untouched, and what it really uses is settled (and owed) at the end.
+    const auto groups = this->groups();
+    Cost cost{.input_tokens = price.input_tokens, .output_tokens = price.output_tokens};
+    for (const QuotaGroup* group : groups) {
+        const std::int64_t burst = group == nullptr ? 0 : group->burst_of(Quota::kOutputTokens);
+        if (burst != 0) cost.output_tokens = std::min(cost.output_tokens, burst);
+    }
+    if (const auto refusal = QuotaCharge::charge(groups, cost, {}, now))
+        return std::unexpected(quota_error(*refusal, now, wall));
+    hold_.release();
+    charged_ = {.input_tokens = price.input_tokens,
+                .output_tokens = static_cast<std::int32_t>(cost.output_tokens)};
+    open_ = true;
+    last_now_ = now;
+    return price;
+}
+
+void HeadAdmission::settle(std::int32_t input_tokens, std::int32_t output_tokens, bool completed,
+                           MonoNs now) {
+    if (!open_) return;
+    open_ = false;
+    QuotaCharge::adjust(groups(),
+                        {.input_tokens = std::int64_t{input_tokens} - charged_.input_tokens,
+                         .output_tokens = std::int64_t{output_tokens} - charged_.output_tokens},
+                        now);
+    if (completed) binding_->key_state->lengths.observe(output_tokens);
+}
+
+void HeadAdmission::append_rate_limits(MonoNs now, WallNs wall,
+                                       std::vector<wire::Header>& out) const {
+    append_rate_limit_headers(QuotaCharge::states(groups(), now), wall, out);
+}
+
+}  // namespace zerohop::admit

@@ -1,0 +1,94 @@
+// HeadAdmission: what the head decided, for the life of one exchange; then its price, its ticket
+// and its settlement. Call order: head_decider.h.
+//
+// Owning thread: the exchange's I/O thread, for everything.
+// Lifetime: owned by the exchange. Its destructor gives back what was reserved, and settles what
+// was admitted and never settled as "input used, no output".
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "admit/admit_table.h"
+#include "admit/hints.h"
+#include "admit/trace.h"
+#include "api/head_policy.h"
+
+namespace zerohop::admit {
+
+// What a request is admitted for; prices the FairItem.
+struct Price {
+    std::int32_t input_tokens = 0;
+    std::int32_t output_tokens = 0;  // expected: max(hint, learned), at most max_tokens
+    std::int64_t tokens() const { return std::int64_t{input_tokens} + output_tokens; }
+};
+
+class HeadAdmission final : public api::Admission {
+  public:
+    HeadAdmission(std::shared_ptr<const AdmitTable> table, const Binding& binding,
+                  std::shared_ptr<TokenState> token)
+        : table_(std::move(table)), binding_(&binding), token_(std::move(token)) {}
+    ~HeadAdmission() override;
+
+    // --- what the head said ----------------------------------------------------------------------
+    const Topology& topology() const { return *table_->topology; }
+    const auth::KeySnapshot& keys() const { return *table_->keys; }
+    const auth::KeyRecord* key() const { return binding_->key; }  // null: anonymous
+    bool by_token() const { return token_ != nullptr; }
+    const Model* model() const { return model_; }  // null until a hint or choose_model named it
+    std::size_t lane() const { return lane_; }     // index in topology().lanes()
+    Priority priority() const { return priority_; }
+    bool skeleton() const { return skeleton_; }                   // x-anthropic-debug: skeleton
+    std::optional<bool> buffering() const { return buffering_; }  // x-anthropic-stream-buffering
+    const std::optional<TraceParent>& trace_parent() const { return parent_; }
+    std::int32_t expected_output() const;  // max(hint, learned)
+
+    // --- then, in this order ---------------------------------------------------------------------
+    // Each chunk of the body: keeps the soft reservation.
+    void on_body_bytes(MonoNs now) { hold_.touch(now); }
+    // The body's model, id or alias. Fails with kInvalidRequest when the hint named another one,
+    // kNotFound, kPermission.
+    Result<const Model*> choose_model(std::string_view name);
+    // The prompt is tokenized: charges input and expected output, and ends the soft reservation.
+    // Fails with kRateLimited (headers included).
+    Result<Price> admit(std::int32_t input_tokens, std::int32_t max_output, MonoNs now,
+                        WallNs wall);
+    // The answer ended. What was charged and not used goes back; a cancelled one pays for what it
+    // used; {0, 0} for a request that never ran. `completed` answers teach the key's usual length.
+    void settle(std::int32_t input_tokens, std::int32_t output_tokens, bool completed, MonoNs now);
+
+    // anthropic-ratelimit-…: current values, for an answer whose head is sent later than decide().
+    void append_rate_limits(MonoNs now, WallNs wall, std::vector<wire::Header>& out) const;
+    bool has_soft_reservation() const { return hold_.held(); }
+
+  private:
+    friend class HeadDecider;
+    QuotaCharge::Groups groups() const {
+        return {&binding_->workspace->quota, &binding_->key_state->quota,
+                token_ ? &token_->quota : nullptr};
+    }
+    Status check_scope(const Model& model) const;
+    Error unknown_model(std::string_view name) const;
+    Error quota_error(const QuotaRefusal& refusal, MonoNs now, WallNs wall) const;
+
+    const std::shared_ptr<const AdmitTable> table_;
+    const Binding* const binding_;
+    const std::shared_ptr<TokenState> token_;
+    const Model* model_ = nullptr;
+    bool model_from_hint_ = false;
+    std::uint8_t lane_ = 0;
+    Priority priority_ = Priority::kNormal;
+    bool skeleton_ = false;
+    std::optional<bool> buffering_;
+    std::int32_t hinted_tokens_ = 0;
+    std::optional<TraceParent> parent_;
+    SoftHold hold_;
+    Price charged_;
+    bool open_ = false;  // charged and not settled
+    MonoNs last_now_ = 0;
+};
+
+}  // namespace zerohop::admit

@@ -1,0 +1,243 @@
+#include "admit/head_decider.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "auth/credential.h"
+
+namespace zerohop::admit {
+namespace {
+
+std::string shown(std::string_view text) { return std::string(text.substr(0, 128)); }
+
+Status check_region(const HeadAdmission& a, std::string_view region, std::string_view target) {
+    const Topology& topology = a.topology();
+    if (region.empty() || topology.is_here(region)) return {};
+    Error error{.code = Code::kMisdirected, .detail = {}, .origin = "admit"};
+    const Region* there = topology.find_region(region);
+    if (there == nullptr) {
+        error.detail = fmt::format("region \"{}\" is not known here; this is region \"{}\"",
+                                   shown(region), topology.config().region);
+    } else if (there->location.empty()) {
+        error.detail =
+            fmt::format("this is region \"{}\", not \"{}\"", topology.config().region, there->name);
+    } else {
+        error.detail = fmt::format("this is region \"{}\"; region \"{}\" is at {}",
+                                   topology.config().region, there->name, there->location);
+        error.headers.emplace_back("location", there->location + std::string(target));
+    }
+    return std::unexpected(std::move(error));
+}
+
+std::string lanes_of(const Topology& topology, std::uint64_t mask) {
+    std::string out;
+    for (std::size_t i = 0; i < topology.lanes().size(); ++i)
+        if ((mask >> i & 1) != 0) out += (out.empty() ? "" : ", ") + topology.lanes()[i].name;
+    return out.empty() ? "none" : out;
+}
+
+Result<std::uint8_t> check_lane(const Topology& topology, const Binding& binding,
+                                std::string_view name) {
+    const int lane = name.empty() ? binding.default_lane : topology.find_lane(name);
+    if (lane < 0)
+        return fail(Code::kInvalidRequest, "admit",
+                    fmt::format("x-anthropic-cuda-stream: there is no lane \"{}\"; lanes: {}",
+                                shown(name), topology.lane_names()));
+    if ((binding.lanes >> lane & 1) == 0)
+        return fail(Code::kPermission, "admit",
+                    fmt::format("key {} may not use lane \"{}\"; its lanes: {}", binding.key->id,
+                                topology.lanes()[static_cast<std::size_t>(lane)].name,
+                                lanes_of(topology, binding.lanes)));
+    return static_cast<std::uint8_t>(lane);
+}
+
+Result<Priority> check_priority(const Binding& binding, std::optional<Priority> wanted) {
+    if (!wanted) return std::min(Priority::kNormal, binding.priority_max);
+    if (*wanted > binding.priority_max)
+        return fail(Code::kPermission, "admit",
+                    fmt::format("key {} may ask for priority {} at most, not {}", binding.key->id,
+                                to_string(binding.priority_max), to_string(*wanted)));
+    return *wanted;
+}
+
+Error overloaded(std::string detail, std::int64_t retry_after_ms) {
+    Error error{.code = Code::kOverloaded, .detail = std::move(detail), .origin = "admit"};
+    error.retry_after_ms = std::max<std::int64_t>(retry_after_ms, 1);
+    return error;
+}
+
+// 529 before the body is read: the queue is full, or the lane's promise to high priority would
+// break.
+Status check_load(const HeadAdmission& a) {
+    const Model* model = a.model();
+    if (model == nullptr || !model->gauge) return {};
+    const QueueGauge& gauge = *model->gauge;
+    const std::int64_t retry = gauge.retry_after_ms.load(std::memory_order_relaxed);
+    if (gauge.full_approx())
+        return std::unexpected(overloaded(
+            fmt::format("overloaded: the queue of model \"{}\" is full; try again in {} s",
+                        model->id, (retry + 999) / 1000),
+            retry));
+    const Lane& lane = a.topology().lanes()[a.lane()];
+    const std::uint32_t ttft = gauge.expected_high_ttft_ms.load(std::memory_order_relaxed);
+    if (a.priority() == Priority::kHigh && lane.ttft_p99_ms != 0 && ttft > lane.ttft_p99_ms)
+        return std::unexpected(overloaded(
+            fmt::format(
+                "overloaded: lane \"{}\" promises a first token within {} ms and would need "
+                "{} ms now; try again, or send without priority=high",
+                lane.name, lane.ttft_p99_ms, ttft),
+            retry));
+    return {};
+}
+
+}  // namespace
+
+HeadDecider::HeadDecider(std::shared_ptr<const auth::KeySnapshot> keys,
+                         std::shared_ptr<const Topology> topology, Clocks clocks)
+    : clocks_(std::move(clocks)), table_(book_.build(std::move(keys), std::move(topology))) {}
+
+void HeadDecider::install(std::shared_ptr<const auth::KeySnapshot> keys,
+                          std::shared_ptr<const Topology> topology) {
+    table_.store(book_.build(std::move(keys), std::move(topology)));
+}
+
+HeadDecider::Route HeadDecider::route_of(const wire::RequestHead& head) {
+    const std::string_view path = head.path();
+    if (path == "/v1/topology") return Route::kAdmin;
+    if (path == "/v1/auth/token") return Route::kToken;
+    return head.method == "POST" ? Route::kWork : Route::kOther;
+}
+
+HeadDecider::Now HeadDecider::now_of(const wire::RequestHead& head) const {
+    return {.mono = head.decoded_ns != 0 ? head.decoded_ns
+                    : clocks_.mono       ? clocks_.mono()
+                                         : mono_now(),
+            .wall = clocks_.wall ? clocks_.wall() : wall_now()};
+}
+
+Result<std::unique_ptr<HeadAdmission>> HeadDecider::identify(Mine& mine, const HeadFields& fields,
+                                                             WallNs wall) {
+    const std::shared_ptr<const AdmitTable>& table = mine.reader.get(table_);
+    const auth::KeySnapshot& keys = *table->keys;
+    if (keys.empty()) return std::make_unique<HeadAdmission>(table, table->anonymous, nullptr);
+    if (fields.two_keys)
+        return fail(Code::kAuthentication, "admit",
+                    "x-api-key or authorization was sent twice with different values");
+    const auto credential = auth::pick_credential(fields.x_api_key, fields.authorization);
+    if (!credential) return std::unexpected(credential.error());
+    if (!credential->is_token) {
+        const auth::KeyRecord* key = keys.find_by_secret(credential->text, wall);
+        if (key == nullptr) return std::unexpected(auth::invalid_key());
+        return std::make_unique<HeadAdmission>(table, table->bindings[keys.index_of(*key)],
+                                               nullptr);
+    }
+    auto token = mine.verifier.check(keys, credential->text, wall);
+    if (!token) return std::unexpected(std::move(token).error());
+    std::shared_ptr<void>& attachment = *token->attachment;
+    if (!attachment) attachment = book_.token_state(*token->claims, wall);
+    return std::make_unique<HeadAdmission>(table, table->bindings[keys.index_of(*token->key)],
+                                           std::static_pointer_cast<TokenState>(attachment));
+}
+
+Status HeadDecider::place(HeadAdmission& a, const Hints& hints,
+                          const wire::RequestHead& head) const {
+    const std::string_view region =
+        hints.region.empty() && a.token_ ? std::string_view(a.token_->region) : hints.region;
+    if (Status s = check_region(a, region, head.target); !s) return s;
+    if (!hints.model.empty()) {
+        const Model* model = a.topology().find_model(hints.model);
+        if (model == nullptr) return std::unexpected(a.unknown_model(hints.model));
+        if (Status s = a.check_scope(*model); !s) return s;
+        a.model_ = model;
+        a.model_from_hint_ = true;
+    }
+    const auto lane = check_lane(a.topology(), *a.binding_, hints.lane);
+    if (!lane) return std::unexpected(lane.error());
+    const auto priority = check_priority(*a.binding_, hints.priority);
+    if (!priority) return std::unexpected(priority.error());
+    a.lane_ = *lane;
+    a.priority_ = *priority;
+    a.hinted_tokens_ = hints.tokens.value_or(0);
+    return {};
+}
+
+Status HeadDecider::charge(HeadAdmission& a, const wire::RequestHead& head, Now now) const {
+    const std::int64_t cap = a.topology().config().max_body_bytes;
+    if (head.content_length > cap)
+        return fail(
+            Code::kTooLarge, "admit",
+            fmt::format("the body is {} bytes long, the limit is {}", head.content_length, cap));
+    if (Status s = check_load(a); !s) return s;
+    const Cost probe{.input_tokens = 1, .output_tokens = 1};
+    if (const auto refusal = QuotaCharge::charge(a.groups(), {.requests = 1}, probe, now.mono))
+        return std::unexpected(a.quota_error(*refusal, now.mono, now.wall));
+    return {};
+}
+
+void HeadDecider::reserve(HeadAdmission& a, const wire::RequestHead& head, MonoNs now) const {
+    if (!a.model_from_hint_) return;
+    const Topology& topology = a.topology();
+    // A token is about four bytes of JSON; the answer's length is what admission will charge.
+    std::int64_t tokens = a.model_->kv_reserve_tokens;
+    if (head.content_length >= 0) tokens = head.content_length / 4 + a.expected_output();
+    tokens = std::min<std::int64_t>(tokens, a.model_->context_tokens);
+    if (tokens <= 0) return;
+    a.binding_->workspace->soft_kv.reserve(
+        a.hold_,
+        {.tokens = tokens,
+         .workspace_bound = topology.config().soft_kv_per_workspace,
+         .key_bound = topology.config().soft_kv_per_key,
+         .key_sum = &a.binding_->key_state->soft_kv,
+         .model_sum = &a.table_->models[topology.index_of(*a.model_)]->soft_kv},
+        now);
+}
+
+Result<std::unique_ptr<HeadAdmission>> HeadDecider::decide_head(const wire::RequestHead& head) {
+    Mine& mine = mine_.get();
+    const Now now = now_of(head);
+    const HeadFields fields = scan_head(head);
+    auto admission = identify(mine, fields, now.wall);
+    if (!admission) return admission;
+    HeadAdmission& a = **admission;
+    a.last_now_ = now.mono;
+    const Route route = route_of(head);
+    if (route == Route::kToken) return admission;
+    const auto hints = parse_hints(fields);
+    if (!hints) return std::unexpected(hints.error());
+    a.skeleton_ = hints->skeleton;
+    a.buffering_ = hints->buffering;
+    if (!fields.traceparent.empty()) a.parent_ = parse_traceparent(fields.traceparent);
+    if (route == Route::kAdmin && a.key() != nullptr && !a.key()->admin)
+        return fail(
+            Code::kPermission, "admit",
+            fmt::format("key {} is not an admin key (zerohop key create --admin)", a.key()->id));
+    if (route != Route::kWork) return admission;
+    if (Status s = place(a, *hints, head); !s) return std::unexpected(std::move(s).error());
+    if (Status s = charge(a, head, now); !s) return std::unexpected(std::move(s).error());
+    reserve(a, head, now.mono);
+    return admission;
+}
+
+Result<api::HeadDecision> HeadDecider::decide(const wire::RequestHead& head) {
+    auto admission = decide_head(head);
+    if (!admission) return std::unexpected(std::move(admission).error());
+    api::HeadDecision decision;
+    HeadAdmission& a = **admission;
+    if (const auth::KeyRecord* key = a.key()) {
+        decision.principal.workspace = key->workspace;
+        decision.principal.key_id = key->id;
+        decision.principal.admin = key->admin;
+    } else {
+        decision.principal.admin = true;  // loopback only: whoever runs the server
+    }
+    if (route_of(head) == Route::kWork) {
+        const Now now = now_of(head);
+        decision.response_headers.reserve(12);
+        a.append_rate_limits(now.mono, now.wall, decision.response_headers);
+    }
+    decision.admission = std::move(*admission);
+    return decision;
+}
+
+}  // namespace zerohop::admit

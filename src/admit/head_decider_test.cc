@@ -1,0 +1,557 @@
+#include "admit/head_decider.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <thread>
+
+#include "admit/token_endpoint.h"
+#include "auth/credential.h"
+#include "auth/key_file.h"
+#include "base/rfc3339.h"
+
+namespace zerohop::admit {
+namespace {
+
+constexpr MonoNs kMono = 1000 * kNsPerSec;
+constexpr WallNs kWall = 1'800'000'000 * kNsPerSec;  // 2027-01-15T08:00:00Z
+
+class Decider : public ::testing::Test {
+  protected:
+    void SetUp() override {
+        auth::random_bytes(content_.hash_key);
+        auth::NewKey plain{.workspace = "team-a"};
+        plain.limits = {.requests = 5, .input_tokens = 1000, .output_tokens = 600};
+        plain_ = make(plain);
+        auth::NewKey boss{.workspace = "ops", .priority_max = Priority::kHigh, .lanes = {"*"}};
+        boss.admin = true;
+        boss_ = make(boss);
+        auth::NewKey narrow{.workspace = "team-a", .models = {"small"}, .lanes = {"batch"}};
+        narrow.priority_max = Priority::kLow;
+        narrow_ = make(narrow);
+
+        config_.region = "eu";
+        config_.regions = {{.name = "us", .location = "https://us.example"}, {.name = "asia"}};
+        config_.models = {{.id = "big",
+                           .aliases = {"latest"},
+                           .context_tokens = 8192,
+                           .kv_reserve_tokens = 512,
+                           .gauge = std::make_shared<QueueGauge>()},
+                          {.id = "small", .context_tokens = 2048}};
+        config_.workspaces["team-a"].limits = {.requests = 100};
+        build();
+    }
+    auth::KeyWithSecret make(const auth::NewKey& wanted) {
+        return *auth::create_key(content_, wanted, kWall);
+    }
+    std::shared_ptr<const auth::KeySnapshot> snapshot() {
+        return std::make_shared<const auth::KeySnapshot>(content_);
+    }
+    void build() {
+        decider_ = std::make_unique<HeadDecider>(
+            snapshot(), *Topology::make(config_),
+            HeadDecider::Clocks{.mono = [this] { return mono_.load(); },
+                                .wall = [this] { return wall_.load(); }});
+    }
+    static wire::RequestHead head(std::string_view secret, std::vector<wire::Header> more = {},
+                                  std::string target = "/v1/messages") {
+        wire::RequestHead h;
+        h.method = target == "/v1/topology" || target == "/v1/models" ? "GET" : "POST";
+        h.target = std::move(target);
+        h.content_length = 400;
+        h.headers = {{"host", "localhost"}, {"anthropic-version", "2023-06-01"}};
+        if (!secret.empty()) h.headers.push_back({"x-api-key", std::string(secret)});
+        for (auto& m : more) h.headers.push_back(std::move(m));
+        return h;
+    }
+    Error refused(const wire::RequestHead& h) {
+        auto got = decider_->decide(h);
+        EXPECT_FALSE(got);
+        return got ? Error{} : got.error();
+    }
+    api::HeadDecision allowed(const wire::RequestHead& h) {
+        auto got = decider_->decide(h);
+        EXPECT_TRUE(got) << got.error().detail;
+        return got ? std::move(*got) : api::HeadDecision{};
+    }
+    static std::string value(const std::vector<wire::Header>& headers, std::string_view name) {
+        for (const auto& h : headers)
+            if (h.name == name) return h.value;
+        return "";
+    }
+    static std::string value(const Error& error, std::string_view name) {
+        for (const auto& [n, v] : error.headers)
+            if (n == name) return v;
+        return "";
+    }
+    std::string token_for(const auth::KeyWithSecret& key, std::string_view body = "") {
+        auto decision = allowed(head(key.secret, {}, "/v1/auth/token"));
+        const auto answer =
+            answer_token_request(*admission_of(decision.admission.get()), body, wall_);
+        EXPECT_TRUE(answer) << answer.error().detail;
+        return nlohmann::json::parse(*answer)["access_token"];
+    }
+
+    auth::KeySnapshot::Content content_;
+    auth::KeyWithSecret plain_, boss_, narrow_;
+    TopologyConfig config_;
+    std::atomic<MonoNs> mono_{kMono};
+    std::atomic<WallNs> wall_{kWall};
+    std::unique_ptr<HeadDecider> decider_;
+};
+
+TEST_F(Decider, NamesWhoAsks) {
+    auto d = allowed(head(plain_.secret));
+    EXPECT_EQ(d.principal.workspace, "team-a");
+    EXPECT_EQ(d.principal.key_id, plain_.record.id);
+    EXPECT_FALSE(d.principal.admin);
+    d = allowed(head("", {{"authorization", "Bearer " + boss_.secret}}));
+    EXPECT_EQ(d.principal.key_id, boss_.record.id);
+    EXPECT_TRUE(d.principal.admin);
+}
+
+TEST_F(Decider, RefusesStrangersBeforeAnythingElse) {
+    const std::vector<wire::Header> nonsense = {{"x-anthropic-rate-hint", "tokens=x"}};
+    EXPECT_EQ(refused(head("", nonsense)).code, Code::kAuthentication);
+    EXPECT_EQ(refused(head("zh_wrong", nonsense)).code, Code::kAuthentication);
+    EXPECT_EQ(refused(head(plain_.secret, {{"x-api-key", boss_.secret}})).code,
+              Code::kAuthentication);
+    EXPECT_EQ(refused(head(plain_.secret, nonsense)).code, Code::kInvalidRequest);
+}
+
+TEST_F(Decider, WithoutKeysEverybodyIsAnonymous) {
+    content_.keys.clear();
+    build();
+    EXPECT_TRUE(decider_->anonymous());
+    const auto d = allowed(head("", {{"x-anthropic-cuda-stream", "low-latency"},
+                                     {"x-anthropic-rate-hint", "priority=high"}}));
+    EXPECT_EQ(d.principal.key_id, "");
+    EXPECT_EQ(d.principal.workspace, "default");
+    EXPECT_TRUE(d.response_headers.empty());
+}
+
+TEST_F(Decider, HintChoosesInstanceLaneAndPriority) {
+    const auto d =
+        allowed(head(boss_.secret, {{"x-zerohop-early-hint", "model=LATEST;region=EU"},
+                                    {"x-anthropic-rate-hint", "tokens=700;priority=high"},
+                                    {"x-anthropic-cuda-stream", "Low-Latency"},
+                                    {"x-anthropic-debug", "skeleton"},
+                                    {"x-anthropic-stream-buffering", "off"},
+                                    {"traceparent",
+                                     "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b"
+                                     "7-01"}}));
+    const HeadAdmission* a = admission_of(d.admission.get());
+    ASSERT_NE(a, nullptr);
+    EXPECT_EQ(a->model()->id, "big");
+    EXPECT_EQ(a->topology().lanes()[a->lane()].name, "low-latency");
+    EXPECT_EQ(a->priority(), Priority::kHigh);
+    EXPECT_EQ(a->expected_output(), 700);
+    EXPECT_TRUE(a->skeleton());
+    EXPECT_EQ(a->buffering(), false);
+    EXPECT_TRUE(a->trace_parent());
+    EXPECT_TRUE(a->has_soft_reservation());
+    EXPECT_EQ(decider_->soft_kv_tokens("big"), 400 / 4 + 700);
+}
+
+TEST_F(Decider, DefaultsAndCapsOfTheKey) {
+    auto d = allowed(head(plain_.secret));
+    HeadAdmission* a = admission_of(d.admission.get());
+    EXPECT_EQ(a->priority(), Priority::kNormal);
+    EXPECT_EQ(a->topology().lanes()[a->lane()].name, "default");
+    EXPECT_EQ(a->model(), nullptr);
+    EXPECT_FALSE(a->has_soft_reservation());
+    d = allowed(head(narrow_.secret));
+    a = admission_of(d.admission.get());
+    EXPECT_EQ(a->priority(), Priority::kLow);
+    EXPECT_EQ(a->topology().lanes()[a->lane()].name, "batch");
+    EXPECT_EQ(refused(head(plain_.secret, {{"x-anthropic-rate-hint", "priority=high"}})).code,
+              Code::kPermission);
+    const Error lane = refused(head(plain_.secret, {{"x-anthropic-cuda-stream", "low-latency"}}));
+    EXPECT_EQ(lane.code, Code::kPermission);
+    EXPECT_NE(lane.detail.find("its lanes: default, batch"), std::string::npos) << lane.detail;
+}
+
+TEST_F(Decider, UnknownNamesSayWhatThereIs) {
+    const Error lane = refused(head(plain_.secret, {{"x-anthropic-cuda-stream", "fast"}}));
+    EXPECT_EQ(lane.code, Code::kInvalidRequest);
+    EXPECT_NE(lane.detail.find("lanes: default, low-latency, batch"), std::string::npos);
+    const Error model = refused(head(plain_.secret, {{"x-anthropic-early-hint", "model=nope"}}));
+    EXPECT_EQ(model.code, Code::kNotFound);
+    EXPECT_EQ(model.detail, "model \"nope\" is not served here; there are: big, small");
+    const Error narrow = refused(head(narrow_.secret, {{"x-anthropic-early-hint", "model=nope"}}));
+    EXPECT_EQ(narrow.detail, "model \"nope\" is not served here; there is: small");
+    EXPECT_EQ(refused(head(narrow_.secret, {{"x-anthropic-early-hint", "model=big"}})).code,
+              Code::kPermission);
+}
+
+TEST_F(Decider, AnotherRegionIs421WithItsLocationWhereKnown) {
+    // The model may well exist there: the region is looked at first.
+    Error e = refused(head(plain_.secret, {{"x-anthropic-early-hint", "model=nope;region=US"}},
+                           "/v1/messages?beta=true"));
+    EXPECT_EQ(e.code, Code::kMisdirected);
+    EXPECT_EQ(value(e, "location"), "https://us.example/v1/messages?beta=true");
+    e = refused(head(plain_.secret, {{"x-anthropic-early-hint", "region=asia"}}));
+    EXPECT_EQ(e.code, Code::kMisdirected);
+    EXPECT_EQ(value(e, "location"), "");
+    e = refused(head(plain_.secret, {{"x-anthropic-early-hint", "region=mars"}}));
+    EXPECT_EQ(e.code, Code::kMisdirected);
+    EXPECT_EQ(e.detail, "region \"mars\" is not known here; this is region \"eu\"");
+}
+
+TEST_F(Decider, BodyModelMustAgreeWithTheHint) {
+    auto d = allowed(head(plain_.secret, {{"x-anthropic-early-hint", "model=latest"}}));
+    HeadAdmission* a = admission_of(d.admission.get());
+    EXPECT_EQ((*a->choose_model("BIG"))->id, "big");
+    EXPECT_EQ(a->choose_model("small").error().code, Code::kInvalidRequest);
+    EXPECT_EQ(a->choose_model("nope").error().code, Code::kNotFound);
+    d = allowed(head(narrow_.secret));
+    a = admission_of(d.admission.get());
+    EXPECT_EQ(a->choose_model("big").error().code, Code::kPermission);
+    EXPECT_EQ((*a->choose_model("small"))->id, "small");
+    EXPECT_EQ(a->model()->id, "small");
+}
+
+TEST_F(Decider, TooLargeBodyLeavesAtTheHead) {
+    wire::RequestHead h = head(plain_.secret);
+    h.content_length = (32LL << 20) + 1;
+    EXPECT_EQ(refused(h).code, Code::kTooLarge);
+    h.content_length = 32LL << 20;
+    allowed(h);
+}
+
+TEST_F(Decider, RequestQuotaAndItsHeaders) {
+    for (int left = 4; left >= 0; --left) {
+        const auto d = allowed(head(plain_.secret));
+        EXPECT_EQ(value(d.response_headers, "anthropic-ratelimit-requests-limit"), "5");
+        EXPECT_EQ(value(d.response_headers, "anthropic-ratelimit-requests-remaining"),
+                  std::to_string(left));
+        EXPECT_EQ(value(d.response_headers, "anthropic-ratelimit-requests-reset"),
+                  format_rfc3339(kWall + 12 * (5 - left) * kNsPerSec));
+        EXPECT_EQ(value(d.response_headers, "anthropic-ratelimit-input-tokens-remaining"), "1000");
+        EXPECT_EQ(value(d.response_headers, "anthropic-ratelimit-tokens-remaining"), "600");
+        EXPECT_EQ(value(d.response_headers, "anthropic-ratelimit-tokens-reset"),
+                  "2027-01-15T08:00:00Z");
+    }
+    const Error e = refused(head(plain_.secret));
+    EXPECT_EQ(e.code, Code::kRateLimited);
+    EXPECT_EQ(e.detail, "key " + plain_.record.id +
+                            ": the limit of 5 requests per minute is reached; try again in 12 s");
+    EXPECT_EQ(e.retry_after_ms, 12'000);
+    EXPECT_EQ(value(e, "anthropic-ratelimit-requests-remaining"), "0");
+    // Other routes are not charged.
+    allowed(head(plain_.secret, {}, "/v1/models"));
+    mono_ = kMono + 12 * kNsPerSec;
+    allowed(head(plain_.secret));
+    EXPECT_EQ(refused(head(plain_.secret)).code, Code::kRateLimited);
+}
+
+TEST_F(Decider, TokensAreChargedAtAdmissionAndSettled) {
+    auto d = allowed(head(plain_.secret, {{"x-anthropic-rate-hint", "tokens=500"}}));
+    HeadAdmission* a = admission_of(d.admission.get());
+    const auto price = a->admit(300, 10'000, mono_, wall_);
+    ASSERT_TRUE(price);
+    EXPECT_EQ(price->input_tokens, 300);
+    EXPECT_EQ(price->output_tokens, 500);
+    const auto remaining = [&](const char* kind) {
+        std::vector<wire::Header> headers;
+        a->append_rate_limits(mono_, wall_, headers);
+        return value(headers, std::string("anthropic-ratelimit-") + kind + "-remaining");
+    };
+    EXPECT_EQ(remaining("input-tokens"), "700");
+    EXPECT_EQ(remaining("output-tokens"), "100");
+    // A second one does not fit beside it.
+    auto d2 = allowed(head(plain_.secret));
+    HeadAdmission* b = admission_of(d2.admission.get());
+    const auto refusal = b->admit(100, 10'000, mono_, wall_);
+    ASSERT_FALSE(refusal);
+    EXPECT_EQ(refusal.error().code, Code::kRateLimited);
+    EXPECT_NE(refusal.error().detail.find("600 output tokens per minute"), std::string::npos);
+    // Cancelled after 40 tokens: pays for those.
+    a->settle(300, 40, false, mono_);
+    a->settle(300, 400, false, mono_);  // once only
+    EXPECT_EQ(remaining("input-tokens"), "700");
+    EXPECT_EQ(remaining("output-tokens"), "560");
+    ASSERT_TRUE(b->admit(100, 10'000, mono_, wall_));
+    b->settle(0, 0, false, mono_);  // never ran
+    EXPECT_EQ(remaining("input-tokens"), "700");
+    EXPECT_EQ(remaining("output-tokens"), "560");
+}
+
+TEST_F(Decider, AbandonedAdmissionGivesItsOutputBack) {
+    {
+        auto d = allowed(head(plain_.secret, {{"x-anthropic-rate-hint", "tokens=500"}}));
+        ASSERT_TRUE(admission_of(d.admission.get())->admit(100, 10'000, mono_, wall_));
+    }
+    const auto d = allowed(head(plain_.secret));
+    EXPECT_EQ(value(d.response_headers, "anthropic-ratelimit-input-tokens-remaining"), "900");
+    EXPECT_EQ(value(d.response_headers, "anthropic-ratelimit-output-tokens-remaining"), "600");
+}
+
+TEST_F(Decider, UnderdeclaredHintGainsNothing) {
+    auto d = allowed(head(boss_.secret, {{"x-anthropic-rate-hint", "tokens=1"}}));
+    HeadAdmission* a = admission_of(d.admission.get());
+    EXPECT_EQ(a->expected_output(), LengthLearner::kPrior);
+    for (int i = 0; i < 20; ++i) {
+        ASSERT_TRUE(a->admit(1, 100'000, mono_, wall_));
+        a->settle(1, 4000, true, mono_);
+    }
+    EXPECT_GE(a->expected_output(), 4000);
+    EXPECT_EQ(a->admit(1, 10, mono_, wall_)->output_tokens, 10);  // never more than max_tokens
+}
+
+TEST_F(Decider, HugeRequestsAreRefusedForGoodOrAdmittedAlone) {
+    auto d = allowed(head(plain_.secret, {{"x-anthropic-rate-hint", "tokens=30000"}}));
+    HeadAdmission* a = admission_of(d.admission.get());
+    const auto refusal = a->admit(1001, 10, mono_, wall_);
+    ASSERT_FALSE(refusal);
+    EXPECT_EQ(value(refusal.error(), "x-should-retry"), "false");
+    EXPECT_FALSE(refusal.error().retry_after_ms);
+    // An answer longer than a minute's quota runs when the quota is untouched, and owes the rest.
+    const auto price = a->admit(10, 32'000, mono_, wall_);
+    ASSERT_TRUE(price);
+    EXPECT_EQ(price->output_tokens, 30'000);
+    a->settle(10, 900, true, mono_);
+    const auto owing = refused(head(plain_.secret));
+    EXPECT_EQ(owing.code, Code::kRateLimited);
+    EXPECT_NE(owing.detail.find("output tokens"), std::string::npos);
+}
+
+TEST_F(Decider, FullQueueIs529AtTheHeadAndCostsNothing) {
+    QueueGauge& gauge = *config_.models[0].gauge;
+    gauge.max_requests = 10;
+    gauge.requests = 10;
+    gauge.retry_after_ms = 2500;
+    const std::vector<wire::Header> hint = {{"x-anthropic-early-hint", "model=big"}};
+    const Error e = refused(head(plain_.secret, hint));
+    EXPECT_EQ(e.code, Code::kOverloaded);
+    EXPECT_EQ(e.retry_after_ms, 2500);
+    gauge.requests = 9;
+    const auto d = allowed(head(plain_.secret, hint));
+    EXPECT_EQ(value(d.response_headers, "anthropic-ratelimit-requests-remaining"), "4");
+}
+
+TEST_F(Decider, HighPriorityIsRefusedRatherThanLate) {
+    QueueGauge& gauge = *config_.models[0].gauge;
+    gauge.expected_high_ttft_ms = 151;
+    std::vector<wire::Header> headers = {{"x-anthropic-early-hint", "model=big"},
+                                         {"x-anthropic-cuda-stream", "low-latency"},
+                                         {"x-anthropic-rate-hint", "priority=high"}};
+    const Error e = refused(head(boss_.secret, headers));
+    EXPECT_EQ(e.code, Code::kOverloaded);
+    EXPECT_NE(e.detail.find("150 ms"), std::string::npos);
+    gauge.expected_high_ttft_ms = 150;
+    allowed(head(boss_.secret, headers));
+    gauge.expected_high_ttft_ms = 151;
+    headers[2].value = "priority=normal";
+    allowed(head(boss_.secret, headers));
+}
+
+TEST_F(Decider, SoftReservationsAreBoundedLapseAndEnd) {
+    config_.soft_kv_per_key = 1000;
+    build();
+    const std::vector<wire::Header> hint = {{"x-anthropic-early-hint", "model=big"},
+                                            {"x-anthropic-rate-hint", "tokens=400"}};
+    auto first = allowed(head(boss_.secret, hint));
+    auto second = allowed(head(boss_.secret, hint));
+    auto third = allowed(head(boss_.secret, hint));  // beyond the bound: goes on without
+    EXPECT_EQ(decider_->soft_kv_tokens("big"), 1000);
+    EXPECT_FALSE(admission_of(third.admission.get())->has_soft_reservation());
+    admission_of(first.admission.get())->on_body_bytes(kMono + kNsPerSec);
+    decider_->sweep(kMono + 2 * kNsPerSec);
+    EXPECT_EQ(decider_->soft_kv_tokens("big"), 500);  // the second lapsed
+    ASSERT_TRUE(admission_of(first.admission.get())->admit(10, 10, mono_, wall_));
+    EXPECT_EQ(decider_->soft_kv_tokens("big"), 0);
+    wire::RequestHead unknown_size = head(boss_.secret, hint);
+    unknown_size.content_length = -1;
+    const auto fourth = allowed(unknown_size);
+    EXPECT_EQ(decider_->soft_kv_tokens("big"), 512);
+}
+
+TEST_F(Decider, AdminRoutesNeedAnAdminKey) {
+    EXPECT_EQ(refused(head(plain_.secret, {}, "/v1/topology")).code, Code::kPermission);
+    auto d = allowed(head(boss_.secret, {}, "/v1/topology"));
+    const auto doc =
+        nlohmann::json::parse(topology_json(admission_of(d.admission.get())->topology()));
+    EXPECT_EQ(doc["region"], "eu");
+    EXPECT_EQ(doc["models"][0]["id"], "big");
+    EXPECT_EQ(doc["models"][0]["aliases"][0], "latest");
+    EXPECT_EQ(doc["lanes"].size(), 3U);
+    EXPECT_EQ(doc["regions"][1]["location"], "https://us.example");
+    EXPECT_EQ(doc["workspaces"]["team-a"]["requests_per_minute"], 100);
+}
+
+TEST_F(Decider, TokensNarrowTheirKey) {
+    auto d = allowed(head(plain_.secret, {}, "/v1/auth/token"));
+    const HeadAdmission& who = *admission_of(d.admission.get());
+    const auto answer = answer_token_request(
+        who,
+        R"({"model_scope":["SMALL"],"region_hint":"EU","rate_limit_quota":{"requests":2,"input_tokens":5000}})",
+        wall_);
+    ASSERT_TRUE(answer) << answer.error().detail;
+    const auto doc = nlohmann::json::parse(*answer);
+    EXPECT_EQ(doc["token_type"], "Bearer");
+    EXPECT_EQ(doc["expires_in"], 300);
+    EXPECT_EQ(doc["expires_at"], kWall / kNsPerSec + 300);
+    EXPECT_EQ(doc["claims"]["model_scope"], nlohmann::json::array({"small"}));
+    EXPECT_EQ(doc["claims"]["region_hint"], "eu");
+    EXPECT_EQ(doc["claims"]["rate_limit_quota"]["requests"], 2);
+    EXPECT_EQ(doc["claims"]["rate_limit_quota"]["input_tokens"], 1000);  // never beyond the key's
+    EXPECT_EQ(doc["claims"]["rate_limit_quota"]["output_tokens"], 600);
+
+    const std::string bearer = "Bearer " + doc["access_token"].get<std::string>();
+    auto used = allowed(head("", {{"authorization", bearer}}));
+    EXPECT_EQ(used.principal.key_id, plain_.record.id);
+    EXPECT_EQ(used.principal.workspace, "team-a");
+    EXPECT_EQ(value(used.response_headers, "anthropic-ratelimit-requests-limit"), "2");
+    HeadAdmission* a = admission_of(used.admission.get());
+    EXPECT_TRUE(a->by_token());
+    EXPECT_EQ(a->choose_model("big").error().code, Code::kPermission);
+    EXPECT_TRUE(a->choose_model("small"));
+    EXPECT_EQ(
+        refused(head("", {{"authorization", bearer}, {"x-anthropic-early-hint", "model=big"}}))
+            .code,
+        Code::kPermission);
+    // Its own bucket is the narrower one; the key's was drawn on too.
+    allowed(head("", {{"authorization", bearer}}));
+    const Error e = refused(head("", {{"authorization", bearer}}));
+    EXPECT_EQ(e.code, Code::kRateLimited);
+    EXPECT_EQ(e.detail.substr(0, 6), "token ");
+    allowed(head(plain_.secret));
+    allowed(head(plain_.secret));
+    allowed(head(plain_.secret));
+    EXPECT_EQ(refused(head(plain_.secret)).code, Code::kRateLimited);
+    // A token cannot renew itself.
+    auto renew = allowed(head("", {{"authorization", bearer}}, "/v1/auth/token"));
+    EXPECT_EQ(issue_token(*admission_of(renew.admission.get()), {}, wall_).error().code,
+              Code::kPermission);
+}
+
+TEST_F(Decider, TokenWishesThatCannotBe) {
+    auto d = allowed(head(narrow_.secret, {}, "/v1/auth/token"));
+    const HeadAdmission& who = *admission_of(d.admission.get());
+    const auto code = [&](std::string_view body) {
+        const auto got = answer_token_request(who, body, wall_);
+        return got ? Code::kCancelled : got.error().code;
+    };
+    EXPECT_EQ(code(""), Code::kCancelled);  // granted
+    EXPECT_EQ(code(" {} "), Code::kCancelled);
+    EXPECT_EQ(code(R"({"model_scope":null})"), Code::kCancelled);
+    EXPECT_EQ(code(R"({"model_scope":["*"]})"), Code::kCancelled);
+    EXPECT_EQ(code(R"({"model_scope":["big"]})"), Code::kPermission);
+    EXPECT_EQ(code(R"({"model_scope":["nope"]})"), Code::kNotFound);
+    for (const char* bad :
+         {"x", "[]", "7", "{", R"({"model_scope":[]})", R"({"model_scope":"small"})",
+          R"({"model_scope":[1]})", R"({"region_hint":"mars"})", R"({"region_hint":1})",
+          R"({"rate_limit_quota":1})", R"({"rate_limit_quota":{"requests":0}})",
+          R"({"rate_limit_quota":{"requests":-1}})", R"({"rate_limit_quota":{"requests":1.5}})",
+          R"({"rate_limit_quota":{"other":1}})", R"({"scope":["small"]})"})
+        EXPECT_EQ(code(bad), Code::kInvalidRequest) << bad;
+    EXPECT_EQ(code(std::string(100, '[')), Code::kInvalidRequest);
+    EXPECT_EQ(code(std::string(70'000, ' ') + "{}x"), Code::kInvalidRequest);
+}
+
+TEST_F(Decider, TokensEndWithTimeAndWithTheirKey) {
+    const std::string bearer = "Bearer " + token_for(boss_);
+    const wire::RequestHead h = head("", {{"authorization", bearer}});
+    auto running = allowed(h);
+    wall_ = kWall + 299 * kNsPerSec;
+    allowed(h);
+    wall_ = kWall + 300 * kNsPerSec;
+    Error e = refused(h);
+    EXPECT_EQ(e.code, Code::kAuthentication);
+    EXPECT_EQ(e.retry_after_ms, 1);
+    wall_ = kWall;
+    allowed(h);
+    ASSERT_TRUE(auth::revoke_key(content_, boss_.record.id, kWall));
+    decider_->install(snapshot(), *Topology::make(config_));
+    e = refused(h);
+    EXPECT_EQ(e.code, Code::kAuthentication);
+    EXPECT_EQ(refused(head(boss_.secret)).code, Code::kAuthentication);
+    // What runs goes on and is settled as usual.
+    HeadAdmission* a = admission_of(running.admission.get());
+    EXPECT_TRUE(a->choose_model("big"));
+    EXPECT_TRUE(a->admit(10, 10, mono_, wall_));
+    a->settle(10, 5, true, mono_);
+}
+
+TEST_F(Decider, ReloadKeepsQuotasAndRunningAdmissions) {
+    auto before = allowed(head(plain_.secret, {{"x-anthropic-early-hint", "model=big"}}));
+    config_.models[0].id = "bigger";
+    config_.models[0].aliases = {"big"};
+    decider_->install(snapshot(), *Topology::make(config_));
+    const auto after = allowed(head(plain_.secret, {{"x-anthropic-early-hint", "model=big"}}));
+    EXPECT_EQ(admission_of(after.admission.get())->model()->id, "bigger");
+    EXPECT_EQ(value(after.response_headers, "anthropic-ratelimit-requests-remaining"), "3");
+    HeadAdmission* old = admission_of(before.admission.get());
+    EXPECT_EQ(old->model()->id, "big");
+    EXPECT_TRUE(old->choose_model("big"));
+}
+
+// The exactness of quotas, through the whole decision and while tables are swapped: 10,000 requests
+// from several threads, keys and tokens mixed, against one key.
+TEST_F(Decider, ExactUnderConcurrencyAndReloads) {
+    auth::NewKey busy{.workspace = "busy"};
+    busy.limits = {.requests = 601};
+    const auth::KeyWithSecret key = make(busy);
+    decider_->install(snapshot(), *Topology::make(config_));
+    std::vector<std::string> credentials = {key.secret};
+    for (int i = 0; i < 3; ++i) credentials.push_back(token_for(key));
+    std::atomic<std::int64_t> admitted{0}, limited{0}, other{0};
+    std::atomic<bool> done{false};
+    std::thread reloader([&] {
+        while (!done) decider_->install(snapshot(), *Topology::make(config_));
+    });
+    constexpr int kThreads = 4, kWaves = 4, kEach = 625;  // 10,000
+    MonoNs elapsed = 0;
+    for (int wave = 0; wave < kWaves; ++wave) {
+        std::vector<std::thread> threads;
+        for (int t = 0; t < kThreads; ++t)
+            threads.emplace_back([&, t] {
+                for (int i = 0; i < kEach; ++i) {
+                    const auto& credential = credentials[static_cast<std::size_t>(t + i) % 4];
+                    const auto got = decider_->decide(head(credential));
+                    if (got) {
+                        ++admitted;
+                    } else {
+                        ++(got.error().code == Code::kRateLimited ? limited : other);
+                    }
+                }
+            });
+        for (std::thread& t : threads) t.join();
+        EXPECT_EQ(admitted, 601 + elapsed * 601 / (60 * kNsPerSec)) << wave;
+        elapsed += 7'654'321'098;
+        mono_ = kMono + elapsed;
+    }
+    done = true;
+    reloader.join();
+    EXPECT_EQ(admitted + limited, kThreads * kWaves * kEach);
+    EXPECT_EQ(other, 0);
+}
+
+TEST_F(Decider, ClockStepsBackwards) {
+    const std::string bearer = "Bearer " + token_for(plain_);
+    allowed(head("", {{"authorization", bearer}}));
+    mono_ = kMono - 5 * kNsPerSec;
+    wall_ = kWall - 20 * kNsPerSec;
+    allowed(head("", {{"authorization", bearer}}));
+    wall_ = kWall - 3600 * kNsPerSec;
+    EXPECT_EQ(refused(head("", {{"authorization", bearer}})).code, Code::kAuthentication);
+    allowed(head("", {{"authorization", "Bearer " + token_for(plain_)}}));
+}
+
+TEST(StateBook, TokenStatesAreSharedAndBounded) {
+    StateBook book;
+    auth::TokenClaims claims{.token_id = "a", .expires_ns = kWall + kNsPerSec};
+    const auto first = book.token_state(claims, kWall);
+    EXPECT_EQ(book.token_state(claims, kWall), first);
+    claims.token_id = "b";
+    claims.expires_ns = kWall + 10 * kNsPerSec;
+    (void)book.token_state(claims, kWall + 2 * kNsPerSec);  // "a" has expired and is dropped
+    claims.token_id = "a";
+    EXPECT_NE(book.token_state(claims, kWall + 2 * kNsPerSec), first);
+}
+
+}  // namespace
+}  // namespace zerohop::admit

@@ -1,0 +1,188 @@
+#include "admit/token_endpoint.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+namespace zerohop::admit {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::unexpected<Error> invalid(std::string text) {
+    return fail(Code::kInvalidRequest, "admit", std::move(text));
+}
+
+std::string shown(std::string_view text) {
+    std::string out(text.substr(0, 64));
+    for (char& c : out)
+        if (c < 0x20 || c > 0x7e || c == '"') c = '?';
+    return out;
+}
+
+Status read_models(const Json& value, TokenWish& out) {
+    if (!value.is_array() || value.empty() || value.size() > 64)
+        return invalid("model_scope: must be an array of 1 to 64 model names");
+    std::vector<std::string> models;
+    for (const Json& item : value) {
+        if (!item.is_string() || item.get_ref<const std::string&>().empty())
+            return invalid(fmt::format("model_scope.{}: must be a model name", models.size()));
+        models.push_back(item.get_ref<const std::string&>());
+    }
+    out.models = std::move(models);
+    return {};
+}
+
+Status read_quota(const Json& value, TokenWish& out) {
+    if (!value.is_object()) return invalid("rate_limit_quota: must be an object");
+    auth::Limits quota;
+    for (const auto& [name, number] : value.items()) {
+        std::int64_t* slot = name == "requests"        ? &quota.requests
+                             : name == "input_tokens"  ? &quota.input_tokens
+                             : name == "output_tokens" ? &quota.output_tokens
+                                                       : nullptr;
+        if (slot == nullptr)
+            return invalid(
+                fmt::format("rate_limit_quota.{}: unknown; known are requests, "
+                            "input_tokens and output_tokens",
+                            shown(name)));
+        const bool whole = number.is_number_unsigned();
+        const std::uint64_t n = whole ? number.get<std::uint64_t>() : 0;
+        if (!whole || n == 0 || n > static_cast<std::uint64_t>(auth::kMaxLimit))
+            return invalid(fmt::format("rate_limit_quota.{}: must be a whole number from 1 to {}",
+                                       name, auth::kMaxLimit));
+        *slot = static_cast<std::int64_t>(n);
+    }
+    out.quota = quota;
+    return {};
+}
+
+Status read_member(const std::string& name, const Json& value, TokenWish& out) {
+    if (name == "model_scope") return read_models(value, out);
+    if (name == "rate_limit_quota") return read_quota(value, out);
+    if (name != "region_hint")
+        return invalid(fmt::format(
+            "{}: unknown field; known are model_scope, region_hint and rate_limit_quota",
+            shown(name)));
+    if (!value.is_string() || !auth::valid_name(value.get_ref<const std::string&>()))
+        return invalid("region_hint: must be the name of a region");
+    out.region = value.get_ref<const std::string&>();
+    return {};
+}
+
+// 0 is "no limit": the tighter of two.
+std::int64_t tighter(std::int64_t key, std::int64_t wanted) {
+    if (key == 0) return wanted;
+    return wanted == 0 ? key : std::min(key, wanted);
+}
+
+bool key_allows(const auth::KeyRecord& key, const Topology& topology, const Model& model) {
+    for (const std::string& name : key.models)
+        if (name == "*" || topology.find_model(name) == &model) return true;
+    return false;
+}
+
+// Ids in the claims, whatever aliases were asked for.
+Result<std::vector<std::string>> narrow_models(const auth::KeyRecord& key, const Topology& topology,
+                                               const TokenWish& wish) {
+    if (!wish.models) return key.models;
+    std::vector<std::string> out;
+    for (const std::string& name : *wish.models) {
+        if (name == "*") return key.models;
+        const Model* model = topology.find_model(name);
+        if (model == nullptr)
+            return fail(Code::kNotFound, "admit",
+                        fmt::format("model_scope: model \"{}\" is not served here", shown(name)));
+        if (!key_allows(key, topology, *model))
+            return fail(
+                Code::kPermission, "admit",
+                fmt::format("model_scope: key {} may not use model \"{}\"", key.id, model->id));
+        if (std::find(out.begin(), out.end(), model->id) == out.end()) out.push_back(model->id);
+    }
+    return out;
+}
+
+Result<std::string> narrow_region(const Topology& topology, const TokenWish& wish) {
+    if (!wish.region) return std::string();  // anywhere: hosts may share their secrets
+    if (topology.is_here(*wish.region)) return topology.config().region;
+    if (const Region* region = topology.find_region(*wish.region)) return region->name;
+    return invalid(fmt::format("region_hint: region \"{}\" is not known here", *wish.region));
+}
+
+}  // namespace
+
+Result<TokenWish> parse_token_wish(std::string_view body) {
+    TokenWish wish;
+    if (body.find_first_not_of(" \t\r\n") == std::string_view::npos) return wish;
+    if (body.size() > 65'536) return invalid("the body is longer than 64 KiB");
+    // The parser recurses: a body of brackets must not reach its depth.
+    if (std::count_if(body.begin(), body.end(), [](char c) { return c == '[' || c == '{'; }) > 64)
+        return invalid("the body is nested too deeply");
+    const Json doc = Json::parse(body, nullptr, false);
+    if (doc.is_discarded() || !doc.is_object()) return invalid("the body is not a JSON object");
+    for (const auto& [name, value] : doc.items()) {
+        if (value.is_null()) continue;
+        if (Status s = read_member(name, value, wish); !s) return std::unexpected(s.error());
+    }
+    return wish;
+}
+
+Result<IssuedToken> issue_token(const HeadAdmission& who, const TokenWish& wish, WallNs now) {
+    const auth::KeyRecord* key = who.key();
+    if (key == nullptr)
+        return invalid("this server uses no keys, so it issues no tokens (zerohop key create)");
+    if (who.by_token())
+        return fail(Code::kPermission, "admit",
+                    "a token cannot get another token: use the API key");
+    auto models = narrow_models(*key, who.topology(), wish);
+    if (!models) return std::unexpected(models.error());
+    auto region = narrow_region(who.topology(), wish);
+    if (!region) return std::unexpected(region.error());
+    const auth::Limits quota = wish.quota.value_or(auth::Limits{});
+    IssuedToken issued;
+    issued.claims = {
+        .token_id = auth::random_id(12),
+        .key_id = key->id,
+        .generation = key->generation,
+        .issued_ns = now / kNsPerSec * kNsPerSec,
+        .expires_ns = (now / kNsPerSec + auth::kTokenLifetimeS) * kNsPerSec,
+        .models = std::move(*models),
+        .region = std::move(*region),
+        .quota = {.requests = tighter(key->limits.requests, quota.requests),
+                  .input_tokens = tighter(key->limits.input_tokens, quota.input_tokens),
+                  .output_tokens = tighter(key->limits.output_tokens, quota.output_tokens)}};
+    auto token = auth::mint_token(who.keys(), issued.claims);
+    if (!token) return std::unexpected(token.error());
+    issued.token = std::move(*token);
+    return issued;
+}
+
+std::string token_json(const IssuedToken& issued) {
+    const auth::TokenClaims& claims = issued.claims;
+    Json quota = Json::object();
+    if (claims.quota.requests != 0) quota["requests"] = claims.quota.requests;
+    if (claims.quota.input_tokens != 0) quota["input_tokens"] = claims.quota.input_tokens;
+    if (claims.quota.output_tokens != 0) quota["output_tokens"] = claims.quota.output_tokens;
+    const Json doc = {
+        {"access_token", issued.token},
+        {"token_type", "Bearer"},
+        {"expires_in", auth::kTokenLifetimeS},
+        {"expires_at", claims.expires_ns / kNsPerSec},
+        {"claims",
+         {{"model_scope", claims.models},
+          {"region_hint", claims.region.empty() ? Json(nullptr) : Json(claims.region)},
+          {"rate_limit_quota", std::move(quota)}}}};
+    return doc.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+Result<std::string> answer_token_request(const HeadAdmission& who, std::string_view body,
+                                         WallNs now) {
+    const auto wish = parse_token_wish(body);
+    if (!wish) return std::unexpected(wish.error());
+    const auto issued = issue_token(who, *wish, now);
+    if (!issued) return std::unexpected(issued.error());
+    return token_json(*issued);
+}
+
+}  // namespace zerohop::admit
