@@ -1,11 +1,15 @@
 // The head fields that decide: found in one pass, parsed without allocating.
 //
-// Grammar and effect: docs/architecture.md ("Request head"). Every `x-anthropic-…` hint may come as
-// `x-zerohop-…`; both, or one of them twice, with different values is 400. Keys and values are
-// case-insensitive ASCII; pairs `key=value` are separated by ";", blanks around each are ignored.
-// An empty header is as good as none, one longer than 256 bytes is ignored, and so is an unknown
-// key; a malformed value of a known key is 400 naming header, key and value. Threads: any; pure
-// functions. Views point into the RequestHead and live as long as it does.
+//     early-hint:        model=ID;region=NAME          cuda-stream:       NAME of a lane
+//     rate-hint:         tokens=N;priority=high|normal|low
+//     debug:             skeleton                      stream-buffering:  on | off
+//
+// Each as `x-anthropic-…` or `x-zerohop-…`; both, or one of them twice, with different values is
+// 400. Keys and values are case-insensitive ASCII; pairs are separated by ";", blanks around each
+// are ignored. An empty header is as good as none, one longer than 256 bytes is ignored, and so is
+// an unknown key; a malformed value of a known key is 400 naming header, key and value.
+//
+// Threads: any; pure functions. Views point into the RequestHead and live as long as it does.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// The anthropic-ratelimit-* headers (wire-contract §4.4): per quota the limit, what remains of it
+// The anthropic-ratelimit-* headers (wire-contract §4.5): per quota the limit, what remains of it
 // and when it is whole again (RFC 3339, rounded up). Quotas that nobody set have no headers.
 // `tokens` is the tighter one of input and output. Threads: any; pure function.
 #pragma once
