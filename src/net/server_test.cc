@@ -243,6 +243,7 @@ TEST_F(ServerTest, ClientThatDoesNotReadPausesItsProducerAndIsClosed) {
     start(limits);
     for (const bool h2 : {false, true}) {
         Raw raw(plain_, 16 * 1024);
+        const std::size_t before = echo_.flooded;
         if (h2) {
             // Preface, SETTINGS, a window update of 2^30 for the connection, HEADERS of GET /flood.
             std::string bytes(wire::kH2Preface);  // and then:
@@ -255,7 +256,6 @@ TEST_F(ServerTest, ClientThatDoesNotReadPausesItsProducerAndIsClosed) {
         } else {
             ASSERT_TRUE(raw.send("GET /flood HTTP/1.1\r\nHost: x\r\n\r\n"));
         }
-        const std::size_t before = echo_.flooded;
         ASSERT_TRUE(eventually([&] { return echo_.flooded > before; }));
         EXPECT_TRUE(eventually([&] { return echo_.live == 0; }, 8000ms)) << h2;
         // What was taken sits in the two kernels' buffers; the rest waited in its producer.

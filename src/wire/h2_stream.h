@@ -35,7 +35,6 @@ class H2Stream final : public Responder {
     std::int32_t id_;
     RequestHead head_;  // until it is handed on
     std::size_t head_cost_ = 0;
-    std::size_t target_size_ = 0;
     int refused_ = 0;  // status for a head beyond the limits
     bool is_head_method_ = false;
     std::unique_ptr<Exchange> exchange_;
