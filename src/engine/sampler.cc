@@ -70,8 +70,8 @@ std::int32_t Sampler::sample(std::span<float> logits, std::span<const std::int32
     if (candidates_.empty()) return argmax(logits);
     if (params_.top_p < 1) cut_top_p();
     if (params_.min_p > 0) {
-        const float least = candidates_.front().logit + std::log(params_.min_p);
-        while (candidates_.size() > 1 && candidates_.back().logit < least) candidates_.pop_back();
+        const float least = candidates_.front().logit + std::min(std::log(params_.min_p), 0.0F);
+        std::erase_if(candidates_, [least](const Candidate& c) { return c.logit < least; });
     }
     return draw_from(candidates_);
 }
@@ -122,20 +122,31 @@ void Sampler::take_all_plausible(std::span<const float> logits) {
     candidates_.clear();
     for (std::size_t i = 0; i < logits.size(); ++i)
         if (logits[i] >= floor) candidates_.push_back({logits[i], static_cast<std::int32_t>(i)});
-    std::sort(candidates_.begin(), candidates_.end(),
-              [](const Candidate& a, const Candidate& b) { return a.logit > b.logit; });
+    const auto best =
+        std::max_element(candidates_.begin(), candidates_.end(),
+                         [](const Candidate& a, const Candidate& b) { return a.logit < b.logit; });
+    if (best != candidates_.end()) std::iter_swap(candidates_.begin(), best);
 }
 
+// Sorts only as far as the sum needs: a handful of tokens in the usual, peaked case.
 void Sampler::cut_top_p() {
     const float best = candidates_.front().logit;
     double sum = 0;
     for (const Candidate& candidate : candidates_)
-        sum += std::exp(static_cast<double>(candidate.logit - best));
+        sum += static_cast<double>(std::exp(candidate.logit - best));
+    const double enough = static_cast<double>(params_.top_p) * sum;
     double cumulative = 0;
-    for (std::size_t i = 0; i < candidates_.size(); ++i) {
-        cumulative += std::exp(static_cast<double>(candidates_[i].logit - best));
-        if (cumulative >= static_cast<double>(params_.top_p) * sum) {
-            candidates_.resize(i + 1);
+    std::size_t done = 0;
+    for (std::size_t sorted = 64; done < candidates_.size(); sorted *= 4) {
+        const std::size_t end = std::min(sorted, candidates_.size());
+        const auto from = candidates_.begin() + static_cast<std::ptrdiff_t>(done);
+        std::partial_sort(from, candidates_.begin() + static_cast<std::ptrdiff_t>(end),
+                          candidates_.end(),
+                          [](const Candidate& a, const Candidate& b) { return a.logit > b.logit; });
+        for (; done < end; ++done) {
+            cumulative += static_cast<double>(std::exp(candidates_[done].logit - best));
+            if (cumulative < enough) continue;
+            candidates_.resize(done + 1);
             return;
         }
     }

@@ -49,7 +49,7 @@ class Sampler {
 
     SamplerParams params_;
     std::uint64_t state_;
-    std::vector<Candidate> candidates_;  // descending; scratch of one call
+    std::vector<Candidate> candidates_;  // the best first; scratch of one call
 };
 
 }  // namespace zerohop::engine

@@ -17,9 +17,10 @@ SpecialTokens::SpecialTokens(const llama_vocab* vocab) : vocab_(vocab) {
     }
     for (std::size_t i = 0; i < by_first_.size(); ++i) {
         begins_[i] = !by_first_[i].empty();
-        std::stable_sort(
-            by_first_[i].begin(), by_first_[i].end(),
-            [](const Entry& a, const Entry& b) { return a.text.size() > b.text.size(); });
+        std::sort(by_first_[i].begin(), by_first_[i].end(), [](const Entry& a, const Entry& b) {
+            return a.text.size() != b.text.size() ? a.text.size() > b.text.size()
+                                                  : a.token < b.token;
+        });
     }
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <utility>
 
 namespace zerohop::sched {
 namespace {
@@ -97,8 +98,9 @@ void Planner::plan(std::span<const Runnable> runnable, MonoNs now, std::vector<S
     const auto rank = [&](std::uint32_t i) {
         return runnable[i].pending - (now - runnable[i].since) / kNsPerMs;
     };
-    std::stable_sort(order_.begin(), order_.end(),
-                     [&](std::uint32_t a, std::uint32_t b) { return rank(a) < rank(b); });
+    std::sort(order_.begin(), order_.end(), [&](std::uint32_t a, std::uint32_t b) {
+        return std::pair(rank(a), a) < std::pair(rank(b), b);
+    });
     std::int32_t budget = prefill_budget(decoding);
     for (const std::uint32_t i : order_) {
         if (budget <= 0) break;
