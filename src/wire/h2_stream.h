@@ -30,8 +30,9 @@ class H2Stream final : public Responder {
     friend struct H2Callbacks;
 
     // An answer that comes before the body did is held until the client has at most this much left
-    // to send. Node counts what it has queued against a 10 MB session limit and, beyond it, resets the
-    // stream when response headers arrive (seen with Node 26, undici 8: a 413 to 33 MB was lost).
+    // to send. Node counts what it has queued against a 10 MB session limit and, beyond it, resets
+    // the stream when response headers arrive (seen with Node 26, undici 8: a 413 to 33 MB was
+    // lost).
     static constexpr std::int64_t kHoldAbove = 4 * 1024 * 1024;  // bytes
 
     bool dead() const { return finished_ || aborted_ || closed_; }
