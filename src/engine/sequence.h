@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "engine/sampler.h"
 #include "request/output_text.h"
+#include "request/request.h"
 #include "request/stream.h"
 
 namespace zerohop::engine {
