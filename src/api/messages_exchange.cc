@@ -37,7 +37,7 @@ MessagesExchange::MessagesExchange(const ServiceOptions& options, const Catalog&
       catalog_(catalog),
       responder_(responder),
       head_(std::move(head)),
-      body_(options.body_cap_bytes, head_.content_length) {
+      body_(options.body_cap_bytes, head_.content_length, options.body_budget) {
     if (auto ok = body_.set_encoding(head_.content_encoding); !ok) {
         fail_with(ok.error());
         return;

@@ -73,6 +73,36 @@ TEST_F(ServiceTest, LargeJsonIsGzippedWhenAsked) {
     }
 }
 
+TEST_F(ServiceTest, BodiesBeyondTheirMemoryAreRefused) {
+    BodyBudget budget(100'000);
+    options_.body_budget = &budget;
+    FakeResponder holder_responder(loop_);
+    auto& first = send(head_of("POST", "/v1/messages"));  // makes the service
+    (void)first;
+    const auto holder = service_->on_head(head_of("POST", "/v1/messages"), holder_responder);
+    holder->on_body(std::string(60'000, ' '));
+
+    // Its declared length does not fit: refused at the head.
+    auto head = head_of("POST", "/v1/messages");
+    head.content_length = 50'000;
+    auto& declared = send(head);
+    error_of(declared, 529, "overloaded_error");
+    EXPECT_EQ(declared.header("retry-after"), "1");
+    EXPECT_EQ(declared.continues, 0);
+
+    // It declared none: refused where it no longer fits.
+    auto& grown = send(head_of("POST", "/v1/messages"));
+    for (int i = 0; i < 5 && grown.heads == 0; ++i) exchange_->on_body(std::string(10'000, ' '));
+    error_of(grown, 529, "overloaded_error");
+
+    // A small one is served meanwhile, and the rest is free once the large one is gone.
+    post(body_of(""));
+    EXPECT_EQ(engine_.submitted, 1);
+    holder->on_disconnect();
+    EXPECT_EQ(budget.used_bytes(), 0);
+    exchange_.reset();
+}
+
 TEST_F(ServiceTest, ErrorsBeforeTheHeadKeepTheirStatus) {
     for (const char* stream : {"false", "true"}) {
         auto& r = post(body_of(std::string(R"(,"stream":)") + stream));

@@ -156,8 +156,11 @@ Result<HeadDecision> Service::decide(const wire::RequestHead& head) const {
 }
 
 Status Service::check_size(const wire::RequestHead& head) const {
-    if (head.content_length <= options_.body_cap_bytes) return {};
-    return std::unexpected(body_too_large(options_.body_cap_bytes));
+    if (head.content_length > options_.body_cap_bytes)
+        return std::unexpected(body_too_large(options_.body_cap_bytes));
+    if (options_.body_budget != nullptr && !options_.body_budget->has_room_for(head.content_length))
+        return std::unexpected(bodies_full());
+    return {};
 }
 
 void Service::answer_health(RouteId id, std::string_view peer, wire::Responder& responder,

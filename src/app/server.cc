@@ -123,6 +123,7 @@ struct Server::Parts {
     Config config;
     std::vector<std::unique_ptr<EnginePort>> engines;
     std::unique_ptr<admit::KeyPolicy> policy;
+    std::unique_ptr<api::BodyBudget> body_budget;
     std::unique_ptr<api::Service> service;
     std::unique_ptr<net::Server> net;
     std::atomic<bool> draining{false};
@@ -166,6 +167,8 @@ Status Server::Parts::start_api() {
     options.sampling_params = config.api.sampling_params == "strict" ? api::SamplingParams::kStrict
                                                                      : api::SamplingParams::kAccept;
     options.body_cap_bytes = config.limits.body_bytes;
+    body_budget = std::make_unique<api::BodyBudget>(config.limits.total_buffer_bytes);
+    options.body_budget = body_budget.get();
     options.cors_origins = config.api.cors_origins;
     options.ping_interval_ms = config.api.ping_s * 1000;
     options.header_delay_ms = config.api.header_delay_s * 1000;
