@@ -43,8 +43,8 @@ struct Error {
     std::string_view origin;      // module name, a literal: "api", "engine", …
     std::string error_code = {};  // wire `error.details.error_code`, empty when there is none
     std::optional<std::int64_t> retry_after_ms = std::nullopt;
-    // Further headers of the answer (lower-case name, value): `location` of a 421, the rate limits of
-    // a 429. Not retry-after: `api` writes that from retry_after_ms.
+    // Further headers of the answer (lower-case name, value): `location` of a 421, the rate limits
+    // of a 429. Not retry-after: `api` writes that from retry_after_ms.
     std::vector<std::pair<std::string, std::string>> headers = {};
 };
 

@@ -1,6 +1,5 @@
 #include "base/rfc3339.h"
 
-
 namespace zerohop {
 namespace {
 

@@ -3,8 +3,10 @@
 
 #include "app/version.h"
 #include "cli/command.h"
+#include "cli/skeleton_command.h"
 
 int main(int argc, char** argv) {
+    if (const auto code = zerohop::cli::run_as_alias(argc, argv)) return *code;
     CLI::App app{"zerohop: the whole serving stack of a language model in one process"};
     app.require_subcommand(1);
     app.set_version_flag("--version", [] { return zerohop::app::version_text(); });
@@ -22,6 +24,8 @@ int main(int argc, char** argv) {
     zerohop::cli::add_models_command(app, exit_code);
     zerohop::cli::add_config_command(app, exit_code);
     zerohop::cli::add_tune_command(app, exit_code);
+    zerohop::cli::add_skeleton_command(app, exit_code);
+    zerohop::cli::add_tokens_command(app, exit_code);
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& e) {

@@ -647,7 +647,7 @@ void LlamaEngine::send(Sequence& sequence, std::string&& text) {
 void LlamaEngine::finish(Sequence& sequence, StopReason reason) {
     free_kv(sequence);
     std::string rest;
-    if (sequence.output.flush(rest)) reason = StopReason::kStopSequence;
+    sequence.output.flush(rest);
     send(sequence, std::move(rest));
     Done done;
     done.reason = reason;

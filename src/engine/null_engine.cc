@@ -333,7 +333,7 @@ bool NullEngine::send(Sequence& sequence, std::string&& text) {
 
 void NullEngine::finish(Sequence& sequence, StopReason reason, MonoNs now) {
     std::string rest;
-    if (sequence.output.flush(rest)) reason = StopReason::kStopSequence;
+    sequence.output.flush(rest);
     // The two places kept for the end do not hold text: wait until the rest has gone out.
     if (!send(sequence, std::move(rest))) {
         sequence.script.tokens = sequence.sampled;

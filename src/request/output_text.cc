@@ -91,12 +91,11 @@ bool OutputText::append(std::string_view token_bytes, std::string& out) {
     return false;
 }
 
-bool OutputText::flush(std::string& out) {
-    if (matched_ != kNoMatch) return true;
-    if (partial_size_ > 0 && replace_partial(out)) return true;
+void OutputText::flush(std::string& out) {
+    if (matched_ != kNoMatch) return;
+    partial_size_ = 0;
     release(0, out);
     state_ = 0;
-    return false;
 }
 
 bool OutputText::take_byte(unsigned char byte, std::string& out) {

@@ -34,9 +34,10 @@ class OutputText {
     // ignored and `out` is never touched again.
     bool append(std::string_view token_bytes, std::string& out);
 
-    // The output ends here without a match: appends what was held back (an unfinished code point
-    // becomes U+FFFD). Returns true when that completed a stop sequence after all.
-    bool flush(std::string& out);
+    // The output ends here without a match: appends what was held back as a possible stop sequence.
+    // An unfinished code point is dropped: a character whose last token was not sampled any more is
+    // not output (wire-contract check 49), and continuing from the text then gives it whole.
+    void flush(std::string& out);
 
     // Index into the constructor's list, or kNoMatch.
     std::int32_t matched() const { return matched_; }

@@ -168,6 +168,7 @@ int H2Callbacks::on_frame_recv(nghttp2_session* session, const nghttp2_frame* fr
         self.dispatch(*stream);
     } else if (end && !stream->request_done_) {
         stream->request_done_ = true;
+        stream->on_body_progress();
         if (stream->exchange_ != nullptr && !stream->dead()) stream->exchange_->on_body_end();
     }
     return 0;
@@ -180,6 +181,8 @@ int H2Callbacks::on_data_chunk(nghttp2_session* session, std::uint8_t, std::int3
     nghttp2_session_consume_connection(session, size);
     if (stream == nullptr) return 0;
     stream->body_clock_.add(size, self.input_ns_);
+    stream->owed_ -= static_cast<std::int64_t>(size);
+    stream->on_body_progress();
     if (stream->paused_ && !stream->dead()) {
         stream->unconsumed_ += size;
     } else {

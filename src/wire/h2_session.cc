@@ -149,6 +149,7 @@ void H2Session::dispatch(H2Stream& stream) {
     stream.is_head_method_ = head.method == "HEAD";
     if (const auto bad = finish_head(head, limits_, false)) return answer(stream, *bad);
     head.has_body = !stream.request_done_ && head.content_length != 0;
+    stream.owed_ = head.content_length;
     if (stream.request_done_) head.expects_continue = false;
     stream.continue_due_ = head.expects_continue;
     head.decoded_ns = host_.now();
@@ -279,11 +280,14 @@ void H2Session::tick() {
 
 void H2Session::tick_stream(H2Stream& stream, MonoNs now) {
     if (!stream.dispatched_ || stream.aborted_ || stream.closed_) return;
-    if (stream.finished_ && !stream.request_done_ && stream.body_.empty()) {
+    if (stream.finished_ && !stream.request_done_ &&
+        (stream.body_.empty() || stream.held_head_ != nullptr)) {
         const bool over = now - stream.finished_ns_ > limits_.linger_ms * kNsPerMs ||
                           now - stream.discard_ns_ > limits_.linger_idle_ms * kNsPerMs ||
                           stream.discarded_ > limits_.linger_bytes;
-        if (over) {
+        if (over && stream.held_head_ != nullptr) {
+            stream.release_held();
+        } else if (over) {
             nghttp2_submit_rst_stream(session_, NGHTTP2_FLAG_NONE, stream.id_, NGHTTP2_NO_ERROR);
             host_.wake();
         }

@@ -245,6 +245,32 @@ TEST(H2, EarlyAnswerComesWithEndStreamAndTheUploadIsDrained) {
     EXPECT_EQ(c.answers[next].body, "hello");
 }
 
+// Node resets a stream whose answer's headers come while it holds more than 10 MB unsent.
+TEST(H2, EarlyAnswerToAGreatUploadWaitsUntilLittleIsOwed) {
+    Driver d(true);
+    Client c(d);
+    const std::string body(33 * 1024 * 1024, 'u');
+    const std::vector<std::pair<std::string, std::string>> length = {
+        {"content-length", std::to_string(body.size())}};
+    const std::int32_t sent = c.request("/early", "POST", &body, length);
+    c.exchange();
+    EXPECT_EQ(c.answers[sent].headers[":status"], "413");
+    EXPECT_EQ(c.bodies[sent].at, body.size());
+
+    const std::string first(1000, 'u');
+    const std::int32_t stalled = c.request("/early", "POST", &first, length, true);
+    c.exchange();
+    EXPECT_TRUE(c.answers[stalled].headers.empty());
+    d.pass_ms(d.limits.linger_idle_ms + 1);
+    c.exchange();
+    EXPECT_EQ(c.answers[stalled].headers[":status"], "413");  // better than never
+    EXPECT_TRUE(c.answers[stalled].ended);
+    d.pass_ms(1);
+    c.exchange();
+    EXPECT_TRUE(c.answers[stalled].closed);
+    EXPECT_EQ(d.closing(), Closing::kOpen);
+}
+
 TEST(H2, EarlyAnswerToAStalledUploadEndsWithNoError) {
     Driver d(true);
     Client c(d);

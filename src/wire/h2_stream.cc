@@ -39,6 +39,27 @@ void H2Stream::send_head(const ResponseHead& head) {
     head_sent_ = true;
     remaining_ = head.content_length;
     has_body_ = has_response_body(head.status, is_head_method_ ? "HEAD" : "GET");
+    if (head.content_length == 0) has_body_ = false;
+    progress_ns_ = session_.host_.now();
+    if (!request_done_ && owed_ > kHoldAbove && !continue_due_) {
+        held_head_ = std::make_unique<ResponseHead>(head);
+    } else {
+        submit_head(head);
+    }
+}
+
+void H2Stream::on_body_progress() {
+    if (held_head_ == nullptr || (!request_done_ && owed_ > kHoldAbove)) return;
+    release_held();
+}
+
+void H2Stream::release_held() {
+    if (held_head_ == nullptr || aborted_ || closed_) return;
+    const std::unique_ptr<ResponseHead> head = std::move(held_head_);
+    submit_head(*head);
+}
+
+void H2Stream::submit_head(const ResponseHead& head) {
     const std::string status = std::to_string(head.status);
     const std::string length = std::to_string(head.content_length);
     std::vector<nghttp2_nv> fields;
@@ -49,13 +70,10 @@ void H2Stream::send_head(const ResponseHead& head) {
         if (!skip_response_header(h)) fields.push_back(field(h.name, h.value));
     if (head.content_length >= 0 && head.status != 204)
         fields.push_back(field("content-length", length));
-    const bool no_body = !has_body_ || head.content_length == 0;
     nghttp2_data_provider provider = H2Callbacks::body_provider();
     if (nghttp2_submit_response(session_.session_, id_, fields.data(), fields.size(),
-                                no_body ? nullptr : &provider) != 0)
+                                has_body_ ? &provider : nullptr) != 0)
         return abort();
-    if (no_body) has_body_ = false;
-    progress_ns_ = session_.host_.now();
     session_.host_.wake();
 }
 

@@ -29,7 +29,16 @@ class H2Stream final : public Responder {
     friend class H2Session;
     friend struct H2Callbacks;
 
+    // An answer that comes before the body did is held until the client has at most this much left
+    // to send. Node counts what it has queued against a 10 MB session limit and, beyond it, resets
+    // the stream when response headers arrive (seen with Node 26, undici 8: a 413 to 33 MB was
+    // lost).
+    static constexpr std::int64_t kHoldAbove = 4 * 1024 * 1024;  // bytes
+
     bool dead() const { return finished_ || aborted_ || closed_; }
+    void submit_head(const ResponseHead& head);
+    void on_body_progress();  // body bytes came, or its end
+    void release_held();
 
     H2Session& session_;
     std::int32_t id_;
@@ -53,6 +62,8 @@ class H2Stream final : public Responder {
     bool writable_due_ = false;
     MonoNs progress_ns_ = 0;  // the response moved, or had nothing to move
 
+    std::int64_t owed_ = -1;                   // declared body bytes still to come
+    std::unique_ptr<ResponseHead> held_head_;  // see kHoldAbove
     bool request_done_ = false;
     bool paused_ = false;
     std::size_t unconsumed_ = 0;  // received while paused: the window stays shut by this much
