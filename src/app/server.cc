@@ -38,7 +38,17 @@ Result<net::ListenerOptions> listener_of(const std::string& text, bool tls, bool
     if (text.starts_with("fd:")) {
         const auto [end, ec] =
             std::from_chars(text.data() + 3, text.data() + text.size(), options.inherited_fd);
-        if (ec == std::errc() && end == text.data() + text.size()) return options;
+        if (ec != std::errc() || end != text.data() + text.size())
+            return fail(
+                Code::kInvalidRequest, "config",
+                fmt::format("\"{}\" is no descriptor: write fd:3 for the first socket", text));
+        const std::vector<int> passed = net::activation_fds();
+        if (std::ranges::find(passed, options.inherited_fd) == passed.end())
+            return fail(Code::kInvalidRequest, "config",
+                        fmt::format("{}: no such socket was handed to this process (systemd "
+                                    "passed {}); enable zerohop.socket or name an address",
+                                    text, passed.size()));
+        return options;
     }
     const std::size_t colon = text.rfind(':');
     std::string_view address = std::string_view(text).substr(0, colon);
@@ -138,6 +148,7 @@ struct Server::Parts {
     Status load_engines(const Progress& progress);
     Status start_api();
     Status start_net();
+    bool has_successor() const;
     void drain();
 };
 
@@ -209,10 +220,17 @@ Status Server::Parts::start_net() {
     return {};
 }
 
+// Whether another process may listen in our place: then nothing is refused on our way out, what
+// still reaches us is answered and newcomers are the successor's.
+bool Server::Parts::has_successor() const {
+    const auto handed = [](const std::string& text) { return text.starts_with("fd:"); };
+    return config.server.reuse_port || std::ranges::any_of(config.server.listen, handed) ||
+           std::ranges::any_of(config.server.listen_tls, handed);
+}
+
 void Server::Parts::drain() {
-    draining = true;
-    net->begin_drain(config.server.reuse_port ? net::DrainMode::kCloseListeners
-                                              : net::DrainMode::kAnswer);
+    draining = !has_successor();
+    net->begin_drain(draining ? net::DrainMode::kAnswer : net::DrainMode::kCloseListeners);
     const net::ServerStats stats = net->stats_approx();
     log_info("app", "draining: {} running, at most {} s (a second signal ends at once)",
              stats.exchanges, config.server.drain_s);
