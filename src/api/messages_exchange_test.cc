@@ -103,6 +103,49 @@ TEST_F(ServiceTest, BodiesBeyondTheirMemoryAreRefused) {
     exchange_.reset();
 }
 
+TEST_F(ServiceTest, EveryRequestLeavesOneAccessRecord) {
+    struct Sink final : AccessSink {
+        void record(const AccessRecord& r) noexcept override { records.push_back(r); }
+        std::vector<AccessRecord> records;
+    } sink;
+    options_.access = &sink;
+    post_stream();
+    push(Prepared{12});
+    loop_.advance_ms(30);
+    push(Text{"secret", 1});
+    push(done_event(StopReason::kEndTurn, 12, 1));
+    EXPECT_TRUE(sink.records.empty());  // the exchange has not ended
+    const std::size_t sent = responder_->body.size();
+    exchange_.reset();
+    ASSERT_EQ(sink.records.size(), 1U);
+    const AccessRecord whole = sink.records[0];
+    EXPECT_EQ(whole.status, 200);
+    EXPECT_TRUE(whole.complete);
+    EXPECT_EQ(whole.path, "/v1/messages");
+    EXPECT_EQ(whole.model, "m");
+    EXPECT_EQ(whole.workspace, "w1");
+    EXPECT_EQ(whole.input_tokens, 12);
+    EXPECT_EQ(whole.output_tokens, 1);
+    EXPECT_EQ(whole.bytes_out, sent);
+    EXPECT_EQ(whole.first_token_ns - whole.received_ns, 30 * kNsPerMs);
+    EXPECT_EQ(whole.request_id, responder_->header("request-id"));
+
+    post_stream();  // its client goes away before the head
+    exchange_->on_disconnect();
+    exchange_.reset();
+    ASSERT_EQ(sink.records.size(), 2U);
+    EXPECT_EQ(sink.records[1].status, 0);
+    EXPECT_FALSE(sink.records[1].complete);
+    EXPECT_TRUE(sink.records[1].request_id.starts_with("req_"));
+    EXPECT_EQ(engine_.stream->cancelled(), CancelReason::kDisconnect);
+
+    get("/v1/nowhere?q=secret");
+    exchange_.reset();
+    ASSERT_EQ(sink.records.size(), 3U);
+    EXPECT_EQ(sink.records[2].status, 404);
+    EXPECT_EQ(sink.records[2].path, "/v1/nowhere");
+}
+
 TEST_F(ServiceTest, ErrorsBeforeTheHeadKeepTheirStatus) {
     for (const char* stream : {"false", "true"}) {
         auto& r = post(body_of(std::string(R"(,"stream":)") + stream));

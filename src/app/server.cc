@@ -11,6 +11,7 @@
 
 #include "admit/key_policy.h"
 #include "api/service.h"
+#include "app/access_log.h"
 #include "app/version.h"
 #include "base/log.h"
 #include "net/dev_cert.h"
@@ -133,6 +134,7 @@ struct Server::Parts {
     Config config;
     std::vector<std::unique_ptr<EnginePort>> engines;
     std::unique_ptr<admit::KeyPolicy> policy;
+    std::unique_ptr<AccessLog> access_log;
     std::unique_ptr<api::BodyBudget> body_budget;
     std::unique_ptr<api::Service> service;
     std::unique_ptr<net::Server> net;
@@ -186,6 +188,12 @@ Status Server::Parts::start_api() {
     options.whole_keepalive_ms = config.api.keepalive_whitespace_s * 1000;
     options.deadline_ms = config.api.request_timeout_s * 1000;
     options.draining = [this] { return draining.load(std::memory_order_relaxed); };
+    if (!config.server.access_log.empty()) {
+        Result<std::unique_ptr<AccessLog>> log = AccessLog::open(config.server.access_log);
+        if (!log) return std::unexpected(log.error());
+        access_log = std::move(*log);
+        options.access = access_log.get();
+    }
     service = std::make_unique<api::Service>(std::move(options));
     return {};
 }
@@ -290,6 +298,7 @@ int Server::run_until_signal() {
     for (;;) {
         const int signal = sigwaitinfo(&set, nullptr);
         if (signal == SIGHUP) {
+            if (parts_->access_log) parts_->access_log->reopen();
             if (Status s = parts_->net->reload_certificate(); !s)
                 log_error("tls", "the certificate was not reloaded, the old one stays: {}",
                           s.error().detail);
