@@ -9,6 +9,7 @@
 #   deps.sh node VERSION                 that Node.js, for the conformance tests
 #   deps.sh npm FILE                     folder whose node_modules has what FILE (a package.json) names
 #   deps.sh venv FILE                    Python environment with what FILE (requirements) names
+#   deps.sh h2spec                       the h2spec program (HTTP/2 conformance), versions and hashes in scripts/h2spec
 #
 # Nothing half done is ever left under its final name: downloads go to a temporary folder, are checked
 # and then renamed; builds carry a stamp once they are complete. A lock makes two runs wait for each other.
@@ -180,6 +181,27 @@ venv() { # requirements file; environments cannot be moved, so this one is stamp
     echo "$out"
 }
 
+h2spec() { # a Go module; go.sum holds the hashes of it and of all it needs
+    local module=$ZEROHOP_ROOT/scripts/h2spec out
+    out=$ZEROHOP_CACHE/h2spec-$(cat "$module"/go.* | sha256sum | cut -c1-12)
+    if [[ ! -x $out/h2spec ]]; then
+        lock h2spec
+        [[ -x $out/h2spec ]] && { echo "$out/h2spec"; return; }
+        command -v go >/dev/null || die "h2spec is a Go program, and there is no go" "scripts/setup.sh test installs it."
+        make_temp
+        mkdir "$temp/module" "$temp/out"
+        cp "$module"/go.* "$temp/module/"
+        GOFLAGS='-mod=mod -modcacherw -buildvcs=false' GOTOOLCHAIN=local GOMODCACHE=$temp/mod GOWORK=off \
+            logged "go build h2spec" "$ZEROHOP_CACHE/logs/h2spec.log" \
+            bash -c 'cd "$1" && go build -o "$2" github.com/summerwind/h2spec/cmd/h2spec' - "$temp/module" "$temp/out/h2spec" ||
+            die "could not fetch or build h2spec" "Is the network up? Nothing half done was kept."
+        cmp -s "$temp/module/go.sum" "$module/go.sum" ||
+            die "h2spec's modules are not those of scripts/h2spec/go.sum" "Nothing was kept."
+        mv "$temp/out" "$out"
+    fi
+    echo "$out/h2spec"
+}
+
 command=${1:-}
 shift || true
 case $command in
@@ -190,5 +212,6 @@ case $command in
     node) node_binary "$1" ;;
     npm) npm_folder "$1" ;;
     venv) venv "$1" ;;
-    *) sed -n '2,12s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+    h2spec) h2spec ;;
+    *) sed -n '2,13s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
 esac

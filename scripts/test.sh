@@ -90,7 +90,8 @@ if wanted conformance || wanted chaos || wanted tsan; then
 fi
 llama_ready || die "llama.cpp is needed for all the rest"
 ZEROHOP_TEST_MODEL=$(scripts/deps.sh model)
-export ZEROHOP_TEST_MODEL
+ZEROHOP_H2SPEC=$(scripts/deps.sh h2spec)
+export ZEROHOP_TEST_MODEL ZEROHOP_H2SPEC
 if [[ -n $prepare_pid ]] && ! wait "$prepare_pid"; then
     tail -n 20 build/logs/prepare.log >&2
     die "the SDKs could not be installed" "Is the network up? The log: build/logs/prepare.log"

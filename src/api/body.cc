@@ -9,6 +9,7 @@ namespace zerohop::api {
 namespace {
 
 constexpr std::size_t kFirstBytes = 4096;
+constexpr std::size_t kExpectedAtOnce = 64 * 1024;  // a declared length up to this is believed
 
 std::unexpected<Error> encoding_error(Code code, std::string_view error_code, std::string detail) {
     return std::unexpected(Error{.code = code,
@@ -23,6 +24,23 @@ Error body_too_large(std::int64_t cap_bytes) {
     return Error{.code = Code::kTooLarge,
                  .detail = "body: larger than the limit of " + std::to_string(cap_bytes) + " bytes",
                  .origin = "api"};
+}
+
+Error bodies_full() {
+    return Error{.code = Code::kOverloaded,
+                 .detail = "the request bodies being received fill their memory; try again",
+                 .origin = "api"};
+}
+
+bool BodyBudget::take(std::size_t bytes) {
+    const auto more = static_cast<std::int64_t>(bytes);
+    if (used_.fetch_add(more, std::memory_order_relaxed) + more <= cap_) return true;
+    used_.fetch_sub(more, std::memory_order_relaxed);
+    return false;
+}
+
+void BodyBudget::give_back(std::size_t bytes) {
+    used_.fetch_sub(static_cast<std::int64_t>(bytes), std::memory_order_relaxed);
 }
 
 Status Body::set_encoding(std::string_view content_encoding) {
@@ -68,34 +86,41 @@ Status Body::store(std::string_view bytes) {
     if (bytes.empty()) return {};
     if (bytes.size() > cap_ - size_)
         return std::unexpected(body_too_large(static_cast<std::int64_t>(cap_)));
-    if (size_ + bytes.size() > capacity_ && !grow(size_ + bytes.size()))
-        return fail(Code::kOverloaded, "api", "out of memory for the request body; try again");
+    if (size_ + bytes.size() > capacity_)
+        if (Status grown = grow(size_ + bytes.size()); !grown) return grown;
     std::memcpy(data_.get() + size_, bytes.data(), bytes.size());
     size_ += bytes.size();
     return {};
 }
 
-bool Body::grow(std::size_t needed) {
+Status Body::grow(std::size_t needed) {
     std::size_t wanted = std::max({needed, capacity_ * 2, kFirstBytes});
-    if (expected_ > 0 && needed <= static_cast<std::size_t>(expected_))
-        wanted = static_cast<std::size_t>(expected_);
+    const auto expected = static_cast<std::size_t>(std::max<std::int64_t>(expected_, 0));
+    if (needed <= expected)
+        wanted = std::min(std::max(wanted, std::min(expected, kExpectedAtOnce)), expected);
     wanted = std::max(needed, std::min(wanted, cap_));
+    if (budget_ != nullptr && !budget_->take(wanted - capacity_))
+        return std::unexpected(bodies_full());
     char* grown = static_cast<char*>(std::realloc(data_.get(), wanted + kPadding));
-    if (grown == nullptr) return false;
+    if (grown == nullptr) {
+        if (budget_ != nullptr) budget_->give_back(wanted - capacity_);
+        return fail(Code::kOverloaded, "api", "out of memory for the request body; try again");
+    }
     data_.release();
     data_.reset(grown);
     capacity_ = wanted;
-    return true;
+    return {};
 }
 
 std::string_view Body::bytes() {
-    if (!data_ && !grow(1)) return {};
+    if (!data_ && !grow(1).has_value()) return {};
     std::memset(data_.get() + size_, 0, kPadding);
     return {data_.get(), size_};
 }
 
 void Body::clear() {
     data_.reset();
+    if (budget_ != nullptr) budget_->give_back(capacity_);
     size_ = capacity_ = 0;
     gunzip_.reset();
 }

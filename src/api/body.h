@@ -3,9 +3,11 @@
 //
 // Owning thread: the exchange's I/O thread. The buffer belongs to the Body; it carries kPadding
 // readable bytes after its end, so that simdjson needs no copy.
-// Fails with kTooLarge (the cap, on the wire or after decoding) and kInvalidRequest (encoding).
+// Fails with kTooLarge (the cap, on the wire or after decoding), kInvalidRequest (encoding) and
+// kOverloaded (all bodies together hold as much as they may).
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -17,13 +19,33 @@
 
 namespace zerohop::api {
 
+// What the bodies being collected may hold together. Any thread; outlives the bodies.
+class BodyBudget {
+  public:
+    explicit BodyBudget(std::int64_t cap_bytes) : cap_(cap_bytes) {}
+    bool take(std::size_t bytes);  // false, and nothing changed, when it would exceed the cap
+    void give_back(std::size_t bytes);
+    std::int64_t used_bytes() const { return used_.load(std::memory_order_relaxed); }
+    // Whether a body of this size could be taken now; an answer for refusing early, no promise.
+    bool has_room_for(std::int64_t bytes) const { return bytes <= cap_ - used_bytes(); }
+
+  private:
+    const std::int64_t cap_;
+    std::atomic<std::int64_t> used_{0};
+};
+
 class Body {
   public:
     static constexpr std::size_t kPadding = 64;  // SIMDJSON_PADDING, checked in messages_parse.cc
 
-    // expected_bytes: content-length, or -1. It sizes the buffer once the first byte is there.
-    Body(std::int64_t cap_bytes, std::int64_t expected_bytes)
-        : cap_(static_cast<std::size_t>(cap_bytes)), expected_(expected_bytes) {}
+    // expected_bytes: content-length, or -1. It sizes the buffer once the first byte is there, but
+    // a large one is grown with what came: a length that is only declared must cost nothing.
+    // budget: null for none.
+    Body(std::int64_t cap_bytes, std::int64_t expected_bytes, BodyBudget* budget = nullptr)
+        : cap_(static_cast<std::size_t>(cap_bytes)), expected_(expected_bytes), budget_(budget) {}
+    ~Body() { clear(); }
+    Body(const Body&) = delete;
+    Body& operator=(const Body&) = delete;
 
     // content-encoding of the head; call before the first append.
     Status set_encoding(std::string_view content_encoding);
@@ -42,10 +64,11 @@ class Body {
         void operator()(char* p) const { std::free(p); }
     };
     Status store(std::string_view bytes);
-    bool grow(std::size_t needed);
+    Status grow(std::size_t needed);
 
     std::size_t cap_;
     std::int64_t expected_;
+    BodyBudget* budget_;
     std::size_t wire_bytes_ = 0;
     std::unique_ptr<char, Free> data_;
     std::size_t size_ = 0;
@@ -54,5 +77,6 @@ class Body {
 };
 
 Error body_too_large(std::int64_t cap_bytes);
+Error bodies_full();  // the budget is spent
 
 }  // namespace zerohop::api

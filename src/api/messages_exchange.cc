@@ -37,7 +37,11 @@ MessagesExchange::MessagesExchange(const ServiceOptions& options, const Catalog&
       catalog_(catalog),
       responder_(responder),
       head_(std::move(head)),
-      body_(options.body_cap_bytes, head_.content_length) {
+      body_(options.body_cap_bytes, head_.content_length, options.body_budget) {
+    if (head_.record != nullptr) {  // known even when no answer is ever begun
+        head_.record->request_id = head_.answer.request_id;
+        head_.record->trace_id = head_.answer.trace_id;
+    }
     if (auto ok = body_.set_encoding(head_.content_encoding); !ok) {
         fail_with(ok.error());
         return;
@@ -89,6 +93,7 @@ void MessagesExchange::submit(ParsedMessages parsed) {
     if (options_.deadline_ms > 0)
         request->deadline_ns = head_.received_ns + options_.deadline_ms * kNsPerMs;
 
+    if (head_.record != nullptr) head_.record->model = frame_.model;
     phase_ = Phase::kWaiting;
     submitted_ns_ = last_write_ns_ = options_.now();
     if (mode_ == Mode::kStream) sse_ = std::make_unique<SseMessage>(frame_);
@@ -188,6 +193,7 @@ void MessagesExchange::handle(Event& event) {
 
 void MessagesExchange::handle_prepared(const Prepared& event) {
     input_tokens_ = event.input_tokens;
+    if (head_.record != nullptr) head_.record->input_tokens = event.input_tokens;
     if (mode_ == Mode::kCount) {
         finished_ = true;  // counting never goes further
         std::string body = render_count(event.input_tokens, frame_.context_management);
@@ -205,6 +211,10 @@ void MessagesExchange::handle_prepared(const Prepared& event) {
 }
 
 void MessagesExchange::handle_text(const Text& event) {
+    if (head_.record != nullptr) {
+        if (head_.record->first_token_ns == 0) head_.record->first_token_ns = options_.now();
+        head_.record->output_tokens = event.output_tokens;
+    }
     if (mode_ == Mode::kWhole) {
         text_ += event.delta;
         return;
@@ -215,7 +225,15 @@ void MessagesExchange::handle_text(const Text& event) {
     sse_->text(out_, event.delta);
 }
 
+void MessagesExchange::note_done(const Done& done) {
+    if (head_.record == nullptr) return;
+    head_.record->input_tokens = done.usage.input_tokens;
+    head_.record->output_tokens = done.usage.output_tokens;
+    if (done.first_token_ns != 0) head_.record->first_token_ns = done.first_token_ns;
+}
+
 void MessagesExchange::handle_done(const Done& event) {
+    note_done(event);
     if (mode_ == Mode::kStream) {
         if (phase_ == Phase::kWaiting) begin_stream(false);
         sse_->done(out_, event);

@@ -31,6 +31,7 @@ struct MessagesHead {
     Version version = Version::k2026_10_21;
     AnswerContext answer;
     Principal principal;
+    AccessRecord* record = nullptr;  // to fill in, outlives the exchange; null: nobody asks
     std::unique_ptr<Admission> admission;
     std::string content_encoding;
     std::int64_t content_length = -1;
@@ -58,6 +59,7 @@ class MessagesExchange final : public wire::Exchange {
     enum class Mode : std::uint8_t { kWhole, kStream, kCount };
     class Wake;
 
+    void note_done(const Done& done);
     void submit(ParsedMessages parsed);
     void start_timers();
     void pump();

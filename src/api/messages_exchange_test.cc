@@ -73,6 +73,79 @@ TEST_F(ServiceTest, LargeJsonIsGzippedWhenAsked) {
     }
 }
 
+TEST_F(ServiceTest, BodiesBeyondTheirMemoryAreRefused) {
+    BodyBudget budget(100'000);
+    options_.body_budget = &budget;
+    FakeResponder holder_responder(loop_);
+    auto& first = send(head_of("POST", "/v1/messages"));  // makes the service
+    (void)first;
+    const auto holder = service_->on_head(head_of("POST", "/v1/messages"), holder_responder);
+    holder->on_body(std::string(60'000, ' '));
+
+    // Its declared length does not fit: refused at the head.
+    auto head = head_of("POST", "/v1/messages");
+    head.content_length = 50'000;
+    auto& declared = send(head);
+    error_of(declared, 529, "overloaded_error");
+    EXPECT_EQ(declared.header("retry-after"), "1");
+    EXPECT_EQ(declared.continues, 0);
+
+    // It declared none: refused where it no longer fits.
+    auto& grown = send(head_of("POST", "/v1/messages"));
+    for (int i = 0; i < 5 && grown.heads == 0; ++i) exchange_->on_body(std::string(10'000, ' '));
+    error_of(grown, 529, "overloaded_error");
+
+    // A small one is served meanwhile, and the rest is free once the large one is gone.
+    post(body_of(""));
+    EXPECT_EQ(engine_.submitted, 1);
+    holder->on_disconnect();
+    EXPECT_EQ(budget.used_bytes(), 0);
+    exchange_.reset();
+}
+
+TEST_F(ServiceTest, EveryRequestLeavesOneAccessRecord) {
+    struct Sink final : AccessSink {
+        void record(const AccessRecord& r) noexcept override { records.push_back(r); }
+        std::vector<AccessRecord> records;
+    } sink;
+    options_.access = &sink;
+    post_stream();
+    push(Prepared{12});
+    loop_.advance_ms(30);
+    push(Text{"secret", 1});
+    push(done_event(StopReason::kEndTurn, 12, 1));
+    EXPECT_TRUE(sink.records.empty());  // the exchange has not ended
+    const std::size_t sent = responder_->body.size();
+    exchange_.reset();
+    ASSERT_EQ(sink.records.size(), 1U);
+    const AccessRecord whole = sink.records[0];
+    EXPECT_EQ(whole.status, 200);
+    EXPECT_TRUE(whole.complete);
+    EXPECT_EQ(whole.path, "/v1/messages");
+    EXPECT_EQ(whole.model, "m");
+    EXPECT_EQ(whole.workspace, "w1");
+    EXPECT_EQ(whole.input_tokens, 12);
+    EXPECT_EQ(whole.output_tokens, 1);
+    EXPECT_EQ(whole.bytes_out, sent);
+    EXPECT_EQ(whole.first_token_ns - whole.received_ns, 30 * kNsPerMs);
+    EXPECT_EQ(whole.request_id, responder_->header("request-id"));
+
+    post_stream();  // its client goes away before the head
+    exchange_->on_disconnect();
+    exchange_.reset();
+    ASSERT_EQ(sink.records.size(), 2U);
+    EXPECT_EQ(sink.records[1].status, 0);
+    EXPECT_FALSE(sink.records[1].complete);
+    EXPECT_TRUE(sink.records[1].request_id.starts_with("req_"));
+    EXPECT_EQ(engine_.stream->cancelled(), CancelReason::kDisconnect);
+
+    get("/v1/nowhere?q=secret");
+    exchange_.reset();
+    ASSERT_EQ(sink.records.size(), 3U);
+    EXPECT_EQ(sink.records[2].status, 404);
+    EXPECT_EQ(sink.records[2].path, "/v1/nowhere");
+}
+
 TEST_F(ServiceTest, ErrorsBeforeTheHeadKeepTheirStatus) {
     for (const char* stream : {"false", "true"}) {
         auto& r = post(body_of(std::string(R"(,"stream":)") + stream));

@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "api/access.h"
+#include "api/body.h"
 #include "api/catalog.h"
 #include "api/head_policy.h"
 #include "api/version.h"
@@ -22,6 +24,8 @@ struct ServiceOptions {
     HeadPolicy* head_policy = nullptr;  // null: everybody is the default principal
     SamplingParams sampling_params = SamplingParams::kAccept;
     std::int64_t body_cap_bytes = std::int64_t{32} << 20;
+    BodyBudget* body_budget = nullptr;      // of all bodies together; null: none. Outlives too
+    AccessSink* access = nullptr;           // hears of every request that ended; null: none
     std::vector<std::string> cors_origins;  // exact origins, or "*"; empty: no CORS
 
     std::int64_t ping_interval_ms = 10'000;  // silence in a stream before a ping

@@ -95,6 +95,15 @@ AnswerContext Service::make_context(const wire::RequestHead& head) const {
 
 std::unique_ptr<wire::Exchange> Service::on_head(const wire::RequestHead& head,
                                                  wire::Responder& responder) {
+    if (options_.access == nullptr) return answer(head, responder, nullptr);
+    return std::make_unique<LoggedExchange>(*options_.access, options_.clock, head, responder,
+                                            [&](wire::Responder& watched, AccessRecord& record) {
+                                                return answer(head, watched, &record);
+                                            });
+}
+
+std::unique_ptr<wire::Exchange> Service::answer(const wire::RequestHead& head,
+                                                wire::Responder& responder, AccessRecord* record) {
     AnswerContext context = make_context(head);
     const auto refuse = [&](const Error& error, const std::vector<wire::Header>& extra = {}) {
         answer_error(responder, context, error, extra);
@@ -125,6 +134,10 @@ std::unique_ptr<wire::Exchange> Service::on_head(const wire::RequestHead& head,
                             .origin = "api"});
     Result<HeadDecision> decision = decide(head);
     if (!decision) return refuse(decision.error());
+    if (record != nullptr) {
+        record->workspace = decision->principal.workspace;
+        record->key_id = decision->principal.key_id;
+    }
     std::ranges::move(decision->response_headers, std::back_inserter(context.headers));
     if (auto ok = check_size(head); !ok) return refuse(ok.error());
 
@@ -144,6 +157,7 @@ std::unique_ptr<wire::Exchange> Service::on_head(const wire::RequestHead& head,
                      .version = *version,
                      .answer = std::move(context),
                      .principal = std::move(decision->principal),
+                     .record = record,
                      .admission = std::move(decision->admission),
                      .content_encoding = lower_case(head.header("content-encoding")),
                      .content_length = head.content_length,
@@ -156,8 +170,11 @@ Result<HeadDecision> Service::decide(const wire::RequestHead& head) const {
 }
 
 Status Service::check_size(const wire::RequestHead& head) const {
-    if (head.content_length <= options_.body_cap_bytes) return {};
-    return std::unexpected(body_too_large(options_.body_cap_bytes));
+    if (head.content_length > options_.body_cap_bytes)
+        return std::unexpected(body_too_large(options_.body_cap_bytes));
+    if (options_.body_budget != nullptr && !options_.body_budget->has_room_for(head.content_length))
+        return std::unexpected(bodies_full());
+    return {};
 }
 
 void Service::answer_health(RouteId id, std::string_view peer, wire::Responder& responder,

@@ -30,6 +30,8 @@ class Service final : public wire::Dispatcher {
     const Catalog& catalog() const { return catalog_; }
 
   private:
+    std::unique_ptr<wire::Exchange> answer(const wire::RequestHead& head,
+                                           wire::Responder& responder, AccessRecord* record);
     AnswerContext make_context(const wire::RequestHead& head) const;
     std::string_view allowed_origin(const wire::RequestHead& head) const;
     void add_cors(const wire::RequestHead& head, AnswerContext& context) const;

@@ -195,6 +195,29 @@ TEST(Body, HoldsToTheCap) {
     EXPECT_EQ(over.error().code, Code::kTooLarge);
 }
 
+TEST(Body, DrawsOnTheBudgetOfAllAndGivesItBack) {
+    BodyBudget budget(200'000);
+    {
+        Body one(150'000, 150'000, &budget);
+        ASSERT_TRUE(one.append("x"));
+        EXPECT_LE(budget.used_bytes(), 65'536);  // a length that was only declared costs little
+        ASSERT_TRUE(one.append(std::string(149'999, 'x')));
+        EXPECT_EQ(budget.used_bytes(), 150'000);
+        EXPECT_EQ(one.bytes().size(), 150'000U);
+        EXPECT_FALSE(budget.has_room_for(60'000));
+
+        Body other(150'000, -1, &budget);
+        ASSERT_TRUE(other.append(std::string(10'000, 'y')));
+        const Status refused = other.append(std::string(80'000, 'y'));
+        ASSERT_FALSE(refused);
+        EXPECT_EQ(refused.error().code, Code::kOverloaded);
+        other.clear();
+        EXPECT_EQ(budget.used_bytes(), 150'000);
+    }
+    EXPECT_EQ(budget.used_bytes(), 0);
+    EXPECT_TRUE(budget.has_room_for(200'000));
+}
+
 TEST(Body, UndoesGzipInAnySplit) {
     const std::string text = text_of(60'000);
     const std::string packed = gzip_compress(text).value();

@@ -231,6 +231,11 @@ Status finish_config(Config& config) {
         return fail(Code::kInvalidRequest, "config",
                     "tls.certificate and tls.key belong together: set both, or neither for a "
                     "development certificate");
+    if (config.limits.total_buffer_bytes < config.limits.body_bytes)
+        return fail(Code::kInvalidRequest, "config",
+                    fmt::format("limits.total_buffer_bytes = {} cannot hold one body of "
+                                "limits.body_bytes = {}: raise the one or lower the other",
+                                config.limits.total_buffer_bytes, config.limits.body_bytes));
     std::set<std::string> names;
     for (ModelConfig& model : config.models) {
         if (model.id.empty()) {

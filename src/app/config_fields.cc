@@ -166,7 +166,8 @@ const std::vector<Field<Config>>& config_fields() {
          ZH_FIELD(limits.connection_buffer_bytes)},
         {"limits.total_buffer_bytes",
          "bytes",
-         "Buffered bytes of all connections together; beyond it new requests get 529.",
+         "Memory of all connections together, once for request bodies being received (beyond it "
+         "529) and once for other buffers (beyond it the greatest connections are closed).",
          1 << 20,
          1LL << 40,
          {},

@@ -85,6 +85,11 @@ TEST(Config, FinishNamesAndChecks) {
     EXPECT_EQ(config.models[0].id, "one");
     config.tls.key = "k.pem";
     EXPECT_FALSE(finish_config(config));
+    Config small;
+    small.limits.total_buffer_bytes = small.limits.body_bytes - 1;
+    const Status too_small = finish_config(small);
+    ASSERT_FALSE(too_small);
+    EXPECT_NE(too_small.error().detail.find("limits.total_buffer_bytes"), std::string::npos);
 }
 
 }  // namespace

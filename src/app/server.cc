@@ -11,6 +11,7 @@
 
 #include "admit/key_policy.h"
 #include "api/service.h"
+#include "app/access_log.h"
 #include "app/version.h"
 #include "base/log.h"
 #include "net/dev_cert.h"
@@ -38,7 +39,17 @@ Result<net::ListenerOptions> listener_of(const std::string& text, bool tls, bool
     if (text.starts_with("fd:")) {
         const auto [end, ec] =
             std::from_chars(text.data() + 3, text.data() + text.size(), options.inherited_fd);
-        if (ec == std::errc() && end == text.data() + text.size()) return options;
+        if (ec != std::errc() || end != text.data() + text.size())
+            return fail(
+                Code::kInvalidRequest, "config",
+                fmt::format("\"{}\" is no descriptor: write fd:3 for the first socket", text));
+        const std::vector<int> passed = net::activation_fds();
+        if (std::ranges::find(passed, options.inherited_fd) == passed.end())
+            return fail(Code::kInvalidRequest, "config",
+                        fmt::format("{}: no such socket was handed to this process (systemd "
+                                    "passed {}); enable zerohop.socket or name an address",
+                                    text, passed.size()));
+        return options;
     }
     const std::size_t colon = text.rfind(':');
     std::string_view address = std::string_view(text).substr(0, colon);
@@ -123,6 +134,8 @@ struct Server::Parts {
     Config config;
     std::vector<std::unique_ptr<EnginePort>> engines;
     std::unique_ptr<admit::KeyPolicy> policy;
+    std::unique_ptr<AccessLog> access_log;
+    std::unique_ptr<api::BodyBudget> body_budget;
     std::unique_ptr<api::Service> service;
     std::unique_ptr<net::Server> net;
     std::atomic<bool> draining{false};
@@ -137,6 +150,7 @@ struct Server::Parts {
     Status load_engines(const Progress& progress);
     Status start_api();
     Status start_net();
+    bool has_successor() const;
     void drain();
 };
 
@@ -166,12 +180,20 @@ Status Server::Parts::start_api() {
     options.sampling_params = config.api.sampling_params == "strict" ? api::SamplingParams::kStrict
                                                                      : api::SamplingParams::kAccept;
     options.body_cap_bytes = config.limits.body_bytes;
+    body_budget = std::make_unique<api::BodyBudget>(config.limits.total_buffer_bytes);
+    options.body_budget = body_budget.get();
     options.cors_origins = config.api.cors_origins;
     options.ping_interval_ms = config.api.ping_s * 1000;
     options.header_delay_ms = config.api.header_delay_s * 1000;
     options.whole_keepalive_ms = config.api.keepalive_whitespace_s * 1000;
     options.deadline_ms = config.api.request_timeout_s * 1000;
     options.draining = [this] { return draining.load(std::memory_order_relaxed); };
+    if (!config.server.access_log.empty()) {
+        Result<std::unique_ptr<AccessLog>> log = AccessLog::open(config.server.access_log);
+        if (!log) return std::unexpected(log.error());
+        access_log = std::move(*log);
+        options.access = access_log.get();
+    }
     service = std::make_unique<api::Service>(std::move(options));
     return {};
 }
@@ -206,10 +228,17 @@ Status Server::Parts::start_net() {
     return {};
 }
 
+// Whether another process may listen in our place: then nothing is refused on our way out, what
+// still reaches us is answered and newcomers are the successor's.
+bool Server::Parts::has_successor() const {
+    const auto handed = [](const std::string& text) { return text.starts_with("fd:"); };
+    return config.server.reuse_port || std::ranges::any_of(config.server.listen, handed) ||
+           std::ranges::any_of(config.server.listen_tls, handed);
+}
+
 void Server::Parts::drain() {
-    draining = true;
-    net->begin_drain(config.server.reuse_port ? net::DrainMode::kCloseListeners
-                                              : net::DrainMode::kAnswer);
+    draining = !has_successor();
+    net->begin_drain(draining ? net::DrainMode::kAnswer : net::DrainMode::kCloseListeners);
     const net::ServerStats stats = net->stats_approx();
     log_info("app", "draining: {} running, at most {} s (a second signal ends at once)",
              stats.exchanges, config.server.drain_s);
@@ -269,6 +298,7 @@ int Server::run_until_signal() {
     for (;;) {
         const int signal = sigwaitinfo(&set, nullptr);
         if (signal == SIGHUP) {
+            if (parts_->access_log) parts_->access_log->reopen();
             if (Status s = parts_->net->reload_certificate(); !s)
                 log_error("tls", "the certificate was not reloaded, the old one stays: {}",
                           s.error().detail);

@@ -292,11 +292,7 @@ void Connection::tick(MonoNs now) {
 }
 
 void Connection::drain() {
-    if (at_ == State::kOpen) {
-        session_->drain();
-    } else if (at_ == State::kSniff && sniffed_.empty()) {
-        close();
-    }
+    if (at_ == State::kOpen) session_->drain();  // earlier states: open() will tell the session
 }
 
 void Connection::drop(const char* why) {

@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <linux/filter.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
@@ -117,7 +118,11 @@ Result<Listening> open_listener(const ListenerOptions& options) {
         fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
         (!options.reuse_port || setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof on) == 0) &&
         ::bind(fd, address->get(), address->size) == 0 && ::listen(fd, kBacklog) == 0;
-    if (good) return describe(fd, options.tls);
+    if (good) {
+        Result<Listening> listening = describe(fd, options.tls);
+        if (listening) listening->reuse_port = options.reuse_port;
+        return listening;
+    }
     const int error = errno;
     if (fd >= 0) ::close(fd);
     return fail(
@@ -162,6 +167,24 @@ Acceptor::~Acceptor() {
 void Acceptor::start() {
     waits_ = std::make_unique<Waits>(workers_.front()->loop(), listening_.fd);
     wait();
+}
+
+// Closing a socket of a SO_REUSEPORT group resets what waits in its queue, and the kernel goes on
+// dealing newcomers to it until the close. So the group gets a program first that chooses its
+// second member: the successor, as members stand in the order in which they began to listen.
+// Without one that choice is out of range and the kernel falls back to its own: us.
+void Acceptor::hand_over() {
+    if (!listening_.reuse_port || !waits_ || !waits_->descriptor.is_open()) return close();
+    sock_filter second[] = {BPF_STMT(BPF_RET | BPF_K, 1)};
+    const sock_fprog program = {.len = 1, .filter = second};
+    if (setsockopt(listening_.fd, SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, &program, sizeof program) !=
+        0)
+        log_warn("net", "cannot steer connections to a successor: {}", why(errno));
+    state_.handing_over.fetch_add(1, std::memory_order_relaxed);
+    workers_.front()->loop().after(kHandoverMs, [self = shared_from_this()] {
+        self->close();
+        self->state_.handing_over.fetch_sub(1, std::memory_order_relaxed);
+    });
 }
 
 void Acceptor::close() {

@@ -26,6 +26,7 @@ struct ListenerOptions {
 struct Listening {
     int fd = -1;
     bool tls = false;
+    bool reuse_port = false;
     std::string address;  // as bound, without port
     std::uint16_t port = 0;
 };
@@ -48,7 +49,11 @@ class Acceptor : public std::enable_shared_from_this<Acceptor> {
 
     // On the first worker's loop.
     void start();
+    // A shared port: sends newcomers to the successor, if one listens by now, takes what already
+    // waits in our queue, and closes after kHandoverMs. Others close at once.
+    void hand_over();
     void close();
+    static constexpr std::int64_t kHandoverMs = 1'000;
 
   private:
     struct Waits;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <future>
 #include <thread>
 
 #include "base/log.h"
@@ -20,6 +21,10 @@ std::string BoundAddress::url() const {
                        v6 ? "]" : "", port);
 }
 
+namespace {
+constexpr MonoNs kNewcomersNs = (Acceptor::kHandoverMs + 2'000) * kNsPerMs;
+}
+
 struct Server::Impl {
     Impl(ServerOptions o, wire::Dispatcher& dispatcher)
         : options(std::move(o)), state(options.limits, dispatcher) {}
@@ -29,6 +34,24 @@ struct Server::Impl {
             workers.front()->loop().post([acceptor] { acceptor->close(); });
         acceptors.clear();
     }
+    void hand_over_listeners() {
+        handover_ns = mono_now();
+        for (const auto& acceptor : acceptors) {
+            std::promise<void> begun;  // from here on wait_drained() must know of it
+            workers.front()->loop().post([&] { acceptor->hand_over(), begun.set_value(); });
+            begun.get_future().wait();
+        }
+    }
+    // What a drain waits for: requests, bytes to be sent, and at a handover connections that have
+    // yet to ask (a little: who connects and asks nothing does not hold it up).
+    std::int64_t pending() const {
+        constexpr auto kRelaxed = std::memory_order_relaxed;
+        const std::int64_t n = state.exchanges.load(kRelaxed) + state.handing_over.load(kRelaxed);
+        if (n > 0) return n;
+        const bool newcomers = handover_ns != 0 && mono_now() - handover_ns < kNewcomersNs &&
+                               state.connections.load(kRelaxed) > 0;
+        return newcomers || state.buffered.load(kRelaxed) > 0 ? 1 : 0;
+    }
 
     ServerOptions options;
     ServerState state;
@@ -36,6 +59,7 @@ struct Server::Impl {
     std::vector<std::unique_ptr<Worker>> workers;
     std::vector<std::shared_ptr<Acceptor>> acceptors;
     bool running = false;
+    MonoNs handover_ns = 0;
 };
 
 Server::Server(ServerOptions options, wire::Dispatcher& dispatcher)
@@ -78,19 +102,17 @@ std::vector<BoundAddress> Server::bound() const { return impl_->bound; }
 void Server::begin_drain(DrainMode mode) {
     if (!impl_->running) return;
     impl_->state.draining.store(true, std::memory_order_relaxed);
-    if (mode == DrainMode::kCloseListeners) impl_->close_listeners();
+    if (mode == DrainMode::kCloseListeners) impl_->hand_over_listeners();
     for (const auto& worker : impl_->workers) worker->post_drain();
 }
 
 std::int64_t Server::wait_drained(MonoNs deadline) {
-    const ServerState& state = impl_->state;
-    while (mono_now() < deadline) {
-        if (state.exchanges.load(std::memory_order_relaxed) == 0 &&
-            state.buffered.load(std::memory_order_relaxed) == 0)
-            break;
+    std::int64_t left = impl_->pending();
+    while (left > 0 && mono_now() < deadline) {
         std::this_thread::sleep_for(std::chrono::milliseconds(5));
+        left = impl_->pending();
     }
-    return state.exchanges.load(std::memory_order_relaxed);
+    return left;
 }
 
 void Server::stop() {

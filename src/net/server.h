@@ -49,7 +49,7 @@ struct ServerStats {
 
 enum class DrainMode {
     kAnswer,          // go on accepting: the dispatcher answers 503, each answer closes
-    kCloseListeners,  // a successor listens
+    kCloseListeners,  // a successor listens: newcomers are steered to it, none is dropped
 };
 
 class Server {
@@ -66,8 +66,8 @@ class Server {
     // Idle connections close, others after their present requests (h1 `connection: close`, h2
     // GOAWAY).
     void begin_drain(DrainMode mode);
-    // Waits until no request is being answered and nothing waits to be sent, at most until
-    // `deadline`. Returns the number of requests still running.
+    // Waits until no request is being answered, nothing waits to be sent and no listener is being
+    // handed over, at most until `deadline`. Returns how many of these are still going on.
     std::int64_t wait_drained(MonoNs deadline);
     void stop();  // at once; idempotent
 

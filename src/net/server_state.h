@@ -49,6 +49,7 @@ struct ServerState {
     }
 
     std::atomic<bool> draining{false};
+    std::atomic<std::int64_t> handing_over{0};  // listeners that still accept for a successor
     std::atomic<std::int64_t> connections{0};
     std::atomic<std::int64_t> exchanges{0};
     std::atomic<std::int64_t> buffered{0};  // bytes, all connections

@@ -87,6 +87,7 @@ std::size_t H1Session::parse_head(std::string_view in) {
 }
 
 void H1Session::begin_request(RequestHead head) {
+    asked_ = true;
     method_ = head.method;
     http10_ = parser_->http10();
     close_asked_ = parser_->wants_close();
@@ -192,7 +193,8 @@ void H1Session::pause_body(bool paused) {
 
 void H1Session::drain() {
     draining_ = true;
-    if (in_state_ == In::kHead && in_.empty() && exchange_ == nullptr) {
+    // Who has just connected came to ask something: one answer, which closes.
+    if (asked_ && in_state_ == In::kHead && in_.empty() && exchange_ == nullptr) {
         in_state_ = In::kClosed;
         closing_ = Closing::kFlush;
     }

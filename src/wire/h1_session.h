@@ -92,7 +92,8 @@ class H1Session final : public Session, private Responder {
     bool parsing_ = false;
     bool paused_ = false;
     bool draining_ = false;
-    std::string in_;  // not yet parsed
+    bool asked_ = false;  // a request has come on this connection
+    std::string in_;      // not yet parsed
     HeadScan scan_;
     std::unique_ptr<H1Parser> parser_;  // of the request in progress
     BodyClock body_clock_;

@@ -277,9 +277,17 @@ TEST(H1, IdleConnectionCloses) {
 
 TEST(H1, DrainClosesIdleAndMarksTheLastAnswer) {
     Driver idle(false);
+    idle.feed("GET /hello HTTP/1.1\r\nHost: x\r\n\r\n");
     idle.session->drain();
     idle.pump();
     EXPECT_EQ(idle.closing(), Closing::kFlush);
+    Driver fresh(false);
+    fresh.session->drain();
+    fresh.pump();
+    EXPECT_EQ(fresh.closing(), Closing::kOpen);
+    fresh.feed("GET /hello HTTP/1.1\r\nHost: x\r\n\r\n");
+    EXPECT_TRUE(has(fresh.sent, "connection: close\r\n"));
+    EXPECT_EQ(fresh.closing(), Closing::kFlush);
     Driver busy(false);
     busy.feed("POST /collect HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n");
     busy.session->drain();

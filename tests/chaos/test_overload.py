@@ -77,6 +77,14 @@ def test_memory_for_bodies_is_bounded():
             streams = await asyncio.gather(*(one() for _ in range(40)))
             await asyncio.sleep(0.5)
             grown = (own.rss_kib() - baseline.rss) << 10
+            refused = 0
+            for reader, _ in streams:
+                try:
+                    refused += (await asyncio.wait_for(reader.readline(), 0.1)).startswith(b"HTTP/1.1 529")
+                except (OSError, asyncio.TimeoutError):
+                    pass
+            assert refused >= 40 - cap // (4 << 20)
+            await asyncio.to_thread(swarm.serves, own)  # a small request still fits
             for _, writer in streams:
                 writer.transport.abort()
             return grown

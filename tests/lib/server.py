@@ -76,12 +76,23 @@ def toml(value) -> str:
 
 
 class Server:
-    """models: list of dicts of [[model]] keys; settings: {"server.drain_s": 1, …}."""
+    """models: list of dicts of [[model]] keys; settings: {"server.drain_s": 1, …}.
+
+    For a process that listens beside another: `beside`, the Server whose ports it shares. `sockets`: listening
+    sockets [clear text, TLS] handed over as systemd does. Both are ready when their log says so.
+    """
 
     def __init__(self, models, settings=None, keys=(KEY,), tls=True, start=True, env=None,
-                 open_files=None):
+                 open_files=None, beside=None, sockets=None, wrapper=()):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="zerohop-test-"))
-        self.port, self.tls_port = free_port(), free_port() if tls else 0
+        self._sockets, self._wrapper = sockets, list(wrapper)  # wrapper: words before the binary's
+        if beside:
+            self.port, self.tls_port = beside.port, beside.tls_port
+        elif sockets:
+            self.port, self.tls_port = (s.getsockname()[1] for s in sockets)
+        else:
+            self.port, self.tls_port = free_port(), free_port() if tls else 0
+        self._ready_by_log = bool(beside or sockets)
         self.base = f"http://127.0.0.1:{self.port}"
         self.tls_base = f"https://localhost:{self.tls_port}"
         self.log_path = self.folder / "log"
@@ -94,6 +105,8 @@ class Server:
             self.start()
 
     def _write_config(self, models, settings, keys):
+        if self._sockets:
+            settings |= {"server.listen": ["fd:3"], "server.listen_tls": ["fd:4"]}
         settings.setdefault("server.listen", [f"127.0.0.1:{self.port}"])
         settings.setdefault("server.listen_tls", [f"127.0.0.1:{self.tls_port}"] if self.tls_port else [])
         settings.setdefault("log.format", "json")
@@ -120,8 +133,13 @@ class Server:
         argv = [binary(), "serve", "--config", str(self.config_path)]
         if self._open_files:
             argv = ["prlimit", f"--nofile={self._open_files}:{self._open_files}", *argv]
+        argv = self._wrapper + argv
+        if self._sockets:  # exec keeps the shell's pid, which LISTEN_PID must name
+            passed = [s.fileno() for s in self._sockets]
+            moves = " ".join(f"{3 + i}<&{fd}" for i, fd in enumerate(passed))
+            argv = ["bash", "-c", f'LISTEN_FDS={len(passed)} LISTEN_PID=$$ exec "$@" {moves}', "-", *argv]
         self.process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log,
-                                        env=self._env)
+                                        env=self._env, pass_fds=passed if self._sockets else ())
         deadline = time.monotonic() + ready_s
         while time.monotonic() < deadline:
             if self.process.poll() is not None:
@@ -133,6 +151,8 @@ class Server:
         raise RuntimeError(f"zerohop was not ready after {ready_s} s:\n{self.log_tail()}")
 
     def ready(self) -> bool:
+        if self._ready_by_log:
+            return " is ready" in self.log_path.read_text(errors="replace")
         with contextlib.suppress(OSError):
             with urllib.request.urlopen(f"{self.base}/readyz", timeout=2) as answer:
                 return answer.status == 200
