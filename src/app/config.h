@@ -79,7 +79,17 @@ struct Config {
     } api;
     struct Auth {
         std::vector<std::string> keys;
+        std::string key_file;
     } auth;
+    struct Quota {
+        std::int64_t workspace_requests = 0;
+        std::int64_t workspace_input_tokens = 0;
+        std::int64_t workspace_output_tokens = 0;
+    } quota;
+    struct Topology {
+        std::string region = "local";
+        std::vector<std::string> regions;
+    } topology;
     struct Log {
         std::string format = "auto";
         std::string level = "info";

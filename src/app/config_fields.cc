@@ -1,5 +1,6 @@
 // The table of every configuration key. Order here is the order of `zerohop config defaults`.
 #include "app/config.h"
+#include "auth/key_record.h"
 
 namespace zerohop::app {
 namespace {
@@ -215,11 +216,57 @@ const std::vector<Field<Config>>& config_fields() {
         {"auth.keys",
          "hashes",
          "SHA-256 of each accepted API key as \"sha256:<64 hex digits>\" (`zerohop config "
-         "hash-key`); empty: no key is asked for, loopback listeners only.",
+         "hash-key`). Without any key, here or in the key file, none is asked for and only "
+         "loopback is listened on.",
          0,
          0,
          {},
          ZH_FIELD(auth.keys)},
+        {"auth.key_file",
+         "path",
+         "Keys with workspaces, limits and rights, made by `zerohop key create` and taken up while "
+         "the server runs; empty: $ZEROHOP_KEYS, else zerohop/keys.json in $XDG_STATE_HOME or "
+         "~/.local/state.",
+         0,
+         0,
+         {},
+         ZH_FIELD(auth.key_file)},
+        {"quota.workspace_requests",
+         "requests per minute",
+         "What all keys of a workspace may ask together; 0: no limit. `zerohop key create --rpm` "
+         "limits one key.",
+         0,
+         auth::kMaxLimit,
+         {},
+         ZH_FIELD(quota.workspace_requests)},
+        {"quota.workspace_input_tokens",
+         "tokens per minute",
+         "The same for prompt tokens; 0: no limit.",
+         0,
+         auth::kMaxLimit,
+         {},
+         ZH_FIELD(quota.workspace_input_tokens)},
+        {"quota.workspace_output_tokens",
+         "tokens per minute",
+         "The same for output tokens; 0: no limit.",
+         0,
+         auth::kMaxLimit,
+         {},
+         ZH_FIELD(quota.workspace_output_tokens)},
+        {"topology.region",
+         "name",
+         "Where this process is: what `region=` of x-anthropic-early-hint is compared with.",
+         0,
+         0,
+         {},
+         ZH_FIELD(topology.region)},
+        {"topology.regions",
+         "NAME=URL",
+         "The other regions; a request for one of them gets 421 and its location.",
+         0,
+         0,
+         {},
+         ZH_FIELD(topology.regions)},
         {"log.format", "", "\"human\", \"json\" lines, or \"auto\": human on a terminal.", 0, 0,
          "auto|human|json", ZH_FIELD(log.format)},
         {"log.level", "", "Least severe message that is written.", 0, 0, "debug|info|warn|error",

@@ -9,9 +9,9 @@
 #include <filesystem>
 #include <thread>
 
-#include "admit/key_policy.h"
 #include "api/service.h"
 #include "app/access_log.h"
+#include "app/admission.h"
 #include "app/version.h"
 #include "base/log.h"
 #include "net/dev_cert.h"
@@ -22,6 +22,8 @@ namespace {
 
 // What running answers may still take to leave after their engine was stopped.
 constexpr std::int64_t kFlushNs = 2 * kNsPerSec;
+// How often the control thread looks at the key file and lets reservations lapse.
+constexpr long kTickNs = 500'000'000;
 
 sigset_t handled_signals() {
     sigset_t set;
@@ -72,21 +74,19 @@ bool is_loopback(const net::ListenerOptions& listener) {
     return listener.address.starts_with("127.") || listener.address == "::1";
 }
 
-Result<std::vector<net::ListenerOptions>> listeners_of(const Config& config) {
+Result<std::vector<net::ListenerOptions>> listeners_of(const Config& config, bool has_keys) {
     std::vector<net::ListenerOptions> listeners;
     for (const bool tls : {false, true}) {
         for (const std::string& text : tls ? config.server.listen_tls : config.server.listen) {
             Result<net::ListenerOptions> listener =
                 listener_of(text, tls, config.server.reuse_port);
             if (!listener) return std::unexpected(listener.error());
-            if (config.auth.keys.empty() &&
-                (listener->inherited_fd >= 0 || !is_loopback(*listener)))
-                return fail(
-                    Code::kInvalidRequest, "config",
-                    fmt::format(
-                        "{} can be reached by others, but no API keys are configured: put hashes "
-                        "into auth.keys (`zerohop config hash-key`), or listen on 127.0.0.1",
-                        text));
+            if (!has_keys && (listener->inherited_fd >= 0 || !is_loopback(*listener)))
+                return fail(Code::kInvalidRequest, "config",
+                            fmt::format("{} can be reached by others, but there are no API keys: "
+                                        "make one (`zerohop "
+                                        "key create --workspace NAME`), or listen on 127.0.0.1",
+                                        text));
             listeners.push_back(std::move(*listener));
         }
     }
@@ -117,23 +117,12 @@ net::Limits limits_of(const Config& config) {
     return out;
 }
 
-Result<std::shared_ptr<const auth::KeySnapshot>> keys_of(const Config& config) {
-    std::vector<auth::StaticKey> keys;
-    for (const std::string& text : config.auth.keys) {
-        auth::StaticKey key;
-        key.id = fmt::format("config-{}", keys.size() + 1);
-        key.sha256 = text.starts_with("sha256:") ? text.substr(7) : text;
-        keys.push_back(std::move(key));
-    }
-    return auth::make_static_keys(keys, wall_now());
-}
-
 }  // namespace
 
 struct Server::Parts {
     Config config;
     std::vector<std::unique_ptr<EnginePort>> engines;
-    std::unique_ptr<admit::KeyPolicy> policy;
+    std::unique_ptr<Admission> admission;
     std::unique_ptr<AccessLog> access_log;
     std::unique_ptr<api::BodyBudget> body_budget;
     std::unique_ptr<api::Service> service;
@@ -152,6 +141,7 @@ struct Server::Parts {
     Status start_net();
     bool has_successor() const;
     void drain();
+    void reload();
 };
 
 Status Server::Parts::load_engines(const Progress& progress) {
@@ -164,9 +154,7 @@ Status Server::Parts::load_engines(const Progress& progress) {
 }
 
 Status Server::Parts::start_api() {
-    Result<std::shared_ptr<const auth::KeySnapshot>> keys = keys_of(config);
-    if (!keys) return std::unexpected(keys.error());
-    policy = std::make_unique<admit::KeyPolicy>(std::move(*keys));
+    if (Status started = admission->start(config, engines, {}); !started) return started;
     api::ServiceOptions options;
     for (std::size_t i = 0; i < engines.size(); ++i) {
         const ModelConfig& model = config.models[i];
@@ -176,7 +164,7 @@ Status Server::Parts::start_api() {
              .aliases = model.aliases,
              .max_output_tokens = static_cast<std::int32_t>(model.max_output_tokens)});
     }
-    options.head_policy = policy.get();
+    options.head_policy = &admission->policy();
     options.sampling_params = config.api.sampling_params == "strict" ? api::SamplingParams::kStrict
                                                                      : api::SamplingParams::kAccept;
     options.body_cap_bytes = config.limits.body_bytes;
@@ -199,7 +187,8 @@ Status Server::Parts::start_api() {
 }
 
 Status Server::Parts::start_net() {
-    Result<std::vector<net::ListenerOptions>> listeners = listeners_of(config);
+    Result<std::vector<net::ListenerOptions>> listeners =
+        listeners_of(config, admission->has_keys());
     if (!listeners) return std::unexpected(listeners.error());
     net::ServerOptions options;
     options.limits = limits_of(config);
@@ -280,8 +269,11 @@ Result<std::unique_ptr<Server>> Server::start(const Config& config, const Progre
     std::unique_ptr<Server> server(new Server);
     Parts& parts = *server->parts_;
     parts.config = config;
-    // Cheap mistakes first: no minutes of loading before "no API keys are configured".
-    if (auto listeners = listeners_of(config); !listeners)
+    // Cheap mistakes first: no minutes of loading before "there are no API keys".
+    Result<std::unique_ptr<Admission>> admission = Admission::open(config);
+    if (!admission) return std::unexpected(admission.error());
+    parts.admission = std::move(*admission);
+    if (auto listeners = listeners_of(config, parts.admission->has_keys()); !listeners)
         return std::unexpected(listeners.error());
     if (Status s = parts.load_engines(progress); !s) return std::unexpected(s.error());
     if (Status s = parts.start_api(); !s) return std::unexpected(s.error());
@@ -293,17 +285,25 @@ Result<std::unique_ptr<Server>> Server::start(const Config& config, const Progre
     return server;
 }
 
+void Server::Parts::reload() {
+    if (access_log) access_log->reopen();
+    if (Status s = net->reload_certificate(); !s)
+        log_error("tls", "the certificate was not reloaded, the old one stays: {}",
+                  s.error().detail);
+    else
+        log_info("tls", "certificate reloaded");
+    if (Status s = admission->reload(nullptr); !s)
+        log_error("app", "keys not reloaded, the old ones stay: {}", s.error().detail);
+}
+
 int Server::run_until_signal() {
     const sigset_t set = handled_signals();
+    const timespec tick{.tv_sec = 0, .tv_nsec = kTickNs};
     for (;;) {
-        const int signal = sigwaitinfo(&set, nullptr);
+        const int signal = sigtimedwait(&set, nullptr, &tick);
+        parts_->admission->tick(mono_now());
         if (signal == SIGHUP) {
-            if (parts_->access_log) parts_->access_log->reopen();
-            if (Status s = parts_->net->reload_certificate(); !s)
-                log_error("tls", "the certificate was not reloaded, the old one stays: {}",
-                          s.error().detail);
-            else
-                log_info("tls", "certificate reloaded");
+            parts_->reload();
         } else if (signal == SIGTERM || signal == SIGINT) {
             parts_->drain();
             log_info("app", "stopped");

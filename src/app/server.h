@@ -31,7 +31,7 @@ class Server {
     Server& operator=(const Server&) = delete;
 
     // Serves until SIGTERM or SIGINT, drains, returns the exit code. SIGHUP reloads the
-    // certificate.
+    // certificate and the keys.
     int run_until_signal();
 
   private:

@@ -3,6 +3,7 @@
 
 #include "app/version.h"
 #include "cli/command.h"
+#include "cli/key_command.h"
 #include "cli/skeleton_command.h"
 
 int main(int argc, char** argv) {
@@ -16,6 +17,8 @@ int main(int argc, char** argv) {
         "(TLS)\n"
         "  zerohop ask \"Why is the sky blue?\"            ask the running server, or a model "
         "file\n"
+        "  zerohop key create --workspace team-a         an API key, taken up while the server "
+        "runs\n"
         "  zerohop config defaults > zerohop.toml        every setting, explained\n"
         "`zerohop COMMAND --help` says more about each.");
     int exit_code = 0;
@@ -23,6 +26,7 @@ int main(int argc, char** argv) {
     zerohop::cli::add_ask_command(app, exit_code);
     zerohop::cli::add_models_command(app, exit_code);
     zerohop::cli::add_config_command(app, exit_code);
+    zerohop::cli::add_key_command(app, exit_code);
     zerohop::cli::add_tune_command(app, exit_code);
     zerohop::cli::add_skeleton_command(app, exit_code);
     zerohop::cli::add_tokens_command(app, exit_code);

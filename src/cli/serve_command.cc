@@ -93,11 +93,12 @@ void add_serve_command(CLI::App& app, int& exit_code) {
     serve->footer(
         "Examples:\n"
         "  zerohop serve --model smollm2.gguf=smollm2\n"
-        "  zerohop serve --config zerohop.toml --listen 0.0.0.0:8080     (needs auth.keys)\n"
+        "  zerohop serve --config zerohop.toml --listen 0.0.0.0:8080     (needs a key: zerohop key "
+        "create)\n"
         "  zerohop serve --model null:tokens=64,delay_ms=5=null --no-tls (scripted engine, for "
         "load tests)\n"
         "Signals: SIGTERM drains and exits 0 (a second one at once), SIGHUP reloads the "
-        "certificate.\n"
+        "certificate and the keys.\n"
         "Exit code 2: it could not start; the reason is the last line.");
     serve->callback([options, &exit_code] { exit_code = run_serve(*options); });
 }

@@ -14,7 +14,7 @@ namespace zerohop::engine {
 
 struct VocabTool::Impl {
     struct Free {
-        void operator()(llama_model* model) const { llama_model_free(model); }
+        void operator()(llama_model* loaded) const { llama_model_free(loaded); }
     };
     std::unique_ptr<llama_model, Free> model;
     std::unique_ptr<Tokenizer> tokenizer;

@@ -97,6 +97,7 @@ class Server:
         self.tls_base = f"https://localhost:{self.tls_port}"
         self.log_path = self.folder / "log"
         self.config_path = self.folder / "zerohop.toml"
+        self.key_file = self.folder / "keys.json"
         self.process = None
         self._env = {**os.environ, **(env or {})}
         self._open_files = open_files  # RLIMIT_NOFILE of the process, soft and hard
@@ -113,6 +114,7 @@ class Server:
         # Measurements of a model are kept between runs, like on a person's machine.
         cache = os.environ.get("ZEROHOP_CACHE", os.path.expanduser("~/.cache/zerohop"))
         settings.setdefault("engine.cache_dir", os.path.join(cache, "test"))
+        settings.setdefault("auth.key_file", str(self.key_file))
         if keys:
             settings.setdefault("auth.keys",
                                 ["sha256:" + hashlib.sha256(k.encode()).hexdigest() for k in keys])
@@ -157,6 +159,17 @@ class Server:
             with urllib.request.urlopen(f"{self.base}/readyz", timeout=2) as answer:
                 return answer.status == 200
         return False
+
+    def command(self, *args, check=True) -> subprocess.CompletedProcess:
+        """Runs another zerohop command; for `key`, on this server's key file."""
+        argv = [binary(), *map(str, args)]
+        if args[0] == "key":
+            argv += ["--file", str(self.key_file)]
+        return subprocess.run(argv, check=check, capture_output=True, text=True, env=self._env)
+
+    def create_key(self, workspace="team-a", *args) -> dict:
+        """A new key as `zerohop key create --json` shows it; the server takes it up within a second."""
+        return json.loads(self.command("key", "create", "--workspace", workspace, "--json", *args).stdout)
 
     def log_tail(self, lines=40) -> str:
         return "\n".join(self.log_path.read_text(errors="replace").splitlines()[-lines:])

@@ -1,0 +1,120 @@
+#include "app/admission.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "admit/token_endpoint.h"
+#include "auth/key_file.h"
+#include "base/log.h"
+
+namespace zerohop::app {
+namespace {
+
+Result<auth::KeyStore> open_keys(const Config& config) {
+    std::vector<auth::StaticKey> keys;
+    for (const std::string& text : config.auth.keys) {
+        auth::StaticKey key;
+        key.id = fmt::format("config-{}", keys.size() + 1);
+        key.sha256 = text.starts_with("sha256:") ? text.substr(7) : text;
+        keys.push_back(std::move(key));
+    }
+    return auth::KeyStore::open(
+        config.auth.key_file.empty() ? auth::default_keys_path() : config.auth.key_file,
+        std::move(keys));
+}
+
+// "eu=https://eu.example" or "eu".
+Result<admit::Region> region_of(const std::string& text) {
+    const std::size_t equals = text.find('=');
+    admit::Region region{.name = text.substr(0, equals), .location = {}};
+    if (equals != std::string::npos) region.location = text.substr(equals + 1);
+    while (region.location.ends_with('/')) region.location.pop_back();
+    if (!auth::valid_name(region.name))
+        return fail(Code::kInvalidRequest, "config",
+                    fmt::format("topology.regions: \"{}\" must be NAME=URL, e.g. "
+                                "\"eu=https://eu.example.com\"",
+                                text));
+    return region;
+}
+
+Result<std::shared_ptr<const admit::Topology>> make_topology(
+    const Config& config, const std::vector<admit::Model>& models) {
+    admit::TopologyConfig topology;
+    topology.region = config.topology.region;
+    for (const std::string& text : config.topology.regions) {
+        Result<admit::Region> region = region_of(text);
+        if (!region) return std::unexpected(region.error());
+        topology.regions.push_back(std::move(*region));
+    }
+    topology.models = models;
+    topology.workspace_default.limits = {.requests = config.quota.workspace_requests,
+                                         .input_tokens = config.quota.workspace_input_tokens,
+                                         .output_tokens = config.quota.workspace_output_tokens};
+    topology.max_body_bytes = config.limits.body_bytes;
+    return admit::Topology::make(std::move(topology));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Admission>> Admission::open(const Config& config) {
+    Result<auth::KeyStore> keys = open_keys(config);
+    if (!keys) return std::unexpected(keys.error());
+    return std::unique_ptr<Admission>(new Admission(std::move(*keys)));
+}
+
+Status Admission::start(const Config& config, std::vector<std::unique_ptr<EnginePort>>& engines,
+                        const std::vector<std::shared_ptr<admit::QueueGauge>>& gauges) {
+    for (std::size_t i = 0; i < engines.size(); ++i) {
+        const ModelInfo& info = engines[i]->info();
+        models_.push_back({.id = config.models[i].id,
+                           .aliases = config.models[i].aliases,
+                           .instance = static_cast<std::uint32_t>(i),
+                           .context_tokens = info.context_tokens,
+                           .kv_reserve_tokens = std::min(info.context_tokens / 4, 1024),
+                           .gauge = i < gauges.size() ? gauges[i] : nullptr});
+    }
+    auto topology = make_topology(config, models_);
+    if (!topology) return std::unexpected(topology.error());
+    topology_ = std::move(*topology);
+    decider_ = std::make_unique<admit::HeadDecider>(keys_.snapshot(), topology_);
+    return {};
+}
+
+void Admission::tick(MonoNs now) {
+    // A broken file was logged, once, by the store.
+    if (const Result<bool> changed = keys_.reload(); changed && *changed)
+        decider_->install(keys_.snapshot(), topology_);
+    decider_->sweep(now);
+}
+
+Status Admission::reload(const Config* config) {
+    Status outcome;
+    if (config != nullptr) {
+        auto topology = make_topology(*config, models_);
+        if (topology)
+            topology_ = std::move(*topology);
+        else
+            outcome = std::unexpected(topology.error());
+    }
+    if (const Result<bool> keys = keys_.reload(); !keys && outcome)
+        outcome = std::unexpected(keys.error());
+    decider_->install(keys_.snapshot(), topology_);
+    return outcome;
+}
+
+Result<std::string> Admission::answer_token(const api::Admission& who, std::string_view body) {
+    const auto* head = dynamic_cast<const admit::HeadAdmission*>(&who);
+    if (head == nullptr)
+        return fail(Code::kInternal, "app", "no head decision belongs to this request");
+    return admit::answer_token_request(*head, body, wall_now());
+}
+
+Result<std::string> Admission::answer_topology(const api::Admission& who) {
+    const auto* head = dynamic_cast<const admit::HeadAdmission*>(&who);
+    if (head == nullptr)
+        return fail(Code::kInternal, "app", "no head decision belongs to this request");
+    return admit::topology_json(head->topology());
+}
+
+}  // namespace zerohop::app

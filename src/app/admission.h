@@ -1,0 +1,51 @@
+// Admission: the keys, the topology and the head decisions of a running server.
+//
+// Owning thread: main (control): open() and start() at start-up, tick() every half second,
+// reload() on SIGHUP. policy() is then used by all I/O threads. The two hooks that `api` calls
+// (answer_token, answer_topology) run on I/O threads and do not block.
+// Errors: open() and start() give one line for exit code 2; reload() leaves in force what was.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "admit/head_decider.h"
+#include "app/config.h"
+#include "auth/key_store.h"
+#include "request/engine_port.h"
+
+namespace zerohop::app {
+
+class Admission {
+  public:
+    // Reads the key file. No models yet: mistakes here are told before anything is loaded.
+    static Result<std::unique_ptr<Admission>> open(const Config& config);
+    // `models` are those of config.models, in its order.
+    Status start(const Config& config, std::vector<std::unique_ptr<EnginePort>>& engines,
+                 const std::vector<std::shared_ptr<admit::QueueGauge>>& gauges);
+
+    bool has_keys() const { return !keys_.snapshot()->empty(); }
+    api::HeadPolicy& policy() { return *decider_; }
+
+    // Takes up a changed key file; lets soft reservations lapse.
+    void tick(MonoNs now);
+    // The same at once, with the topology of a configuration read again (null: as it is).
+    Status reload(const Config* config);
+
+    // POST /v1/auth/token and GET /v1/topology, for an exchange that policy() let in.
+    static Result<std::string> answer_token(const api::Admission& who, std::string_view body);
+    static Result<std::string> answer_topology(const api::Admission& who);
+
+  private:
+    explicit Admission(auth::KeyStore keys) : keys_(std::move(keys)) {}
+
+    auth::KeyStore keys_;
+    std::vector<admit::Model> models_;
+    std::shared_ptr<const admit::Topology> topology_;
+    std::unique_ptr<admit::HeadDecider> decider_;
+};
+
+}  // namespace zerohop::app
