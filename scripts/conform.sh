@@ -9,6 +9,7 @@ prepare() {
     local file
     scripts/deps.sh venv tests/conformance/sdk/harness.txt >/dev/null
     for file in python-2 python-0; do scripts/deps.sh venv "tests/conformance/sdk/$file.txt" >/dev/null; done
+    scripts/deps.sh h2spec >/dev/null
     scripts/deps.sh npm tests/conformance/sdk/package.json >/dev/null
     # Versions stand once, in tests/lib/clients.py.
     sed -n 's/^NODE_VERSIONS = //p' tests/lib/clients.py | grep -oE '[0-9]+\.[0-9]+\.[0-9]+' |
@@ -21,7 +22,8 @@ case ${1:-} in
 esac
 prepare
 ZEROHOP_TEST_MODEL=${ZEROHOP_TEST_MODEL:-$(scripts/deps.sh model)}
-export ZEROHOP_TEST_MODEL PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
+ZEROHOP_H2SPEC=${ZEROHOP_H2SPEC:-$(scripts/deps.sh h2spec)}
+export ZEROHOP_TEST_MODEL ZEROHOP_H2SPEC PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
 python=$(scripts/deps.sh venv tests/conformance/sdk/harness.txt)/bin/python
 arguments=()
 if [[ -n ${1:-} && $1 != -* ]]; then

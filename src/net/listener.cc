@@ -134,14 +134,16 @@ std::vector<int> activation_fds() {
     const auto number = [](const char* name) {
         const char* text = std::getenv(name);
         long value = -1;
-        if (text != nullptr) std::from_chars(text, text + std::strlen(text), value);
-        return value;
+        if (text == nullptr) return value;
+        const char* const end = text + std::strlen(text);
+        const auto [at, ec] = std::from_chars(text, end, value);
+        return ec == std::errc() && at == end ? value : -1;
     };
     std::vector<int> fds;
     if (number("LISTEN_PID") != static_cast<long>(getpid())) return fds;
     for (long i = 0; i < number("LISTEN_FDS"); ++i) {
         const int fd = kFirstActivationFd + static_cast<int>(i);
-        fcntl(fd, F_SETFD, FD_CLOEXEC);
+        if (fcntl(fd, F_SETFD, FD_CLOEXEC) != 0) break;  // whatever the variable says, it ends here
         fds.push_back(fd);
     }
     return fds;

@@ -37,9 +37,14 @@ struct Server::Impl {
     void hand_over_listeners() {
         handover_ns = mono_now();
         for (const auto& acceptor : acceptors) {
-            std::promise<void> begun;  // from here on wait_drained() must know of it
-            workers.front()->loop().post([&] { acceptor->hand_over(), begun.set_value(); });
-            begun.get_future().wait();
+            // wait_drained() must know of it from here on. Shared: set_value() may still be on its
+            // way out when we go on.
+            const auto begun = std::make_shared<std::promise<void>>();
+            workers.front()->loop().post([acceptor, begun] {
+                acceptor->hand_over();
+                begun->set_value();
+            });
+            begun->get_future().wait();
         }
     }
     // What a drain waits for: requests, bytes to be sent, and at a handover connections that have

@@ -2,6 +2,7 @@
 #include "net/server.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -513,6 +514,80 @@ TEST_F(ServerTest, SuccessorTakesOverAPortAndAnInheritedSocket) {
     Raw raw(handed->port);
     ASSERT_TRUE(raw.send("GET /hello HTTP/1.1\r\nHost: x\r\n\r\n"));
     EXPECT_TRUE(has(raw.read_until("hello"), "200 OK"));
+}
+
+TEST_F(ServerTest, ShedsTheGreatestWhenTheMemoryOfAllIsUsedUp) {
+    Limits limits;
+    limits.total_bytes = 256 * 1024;
+    limits.tick_ms = 50;
+    start(limits);
+    Raw polite(plain_);
+    ASSERT_TRUE(polite.send("POST /collect HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\nab"));
+    ASSERT_TRUE(eventually([&] { return echo_.live == 1; }));
+    std::vector<Raw> greedy;
+    for (int i = 0; i < 16; ++i) {
+        greedy.emplace_back(plain_, 4096);
+        greedy.back().send("GET /flood HTTP/1.1\r\nHost: x\r\n\r\n");  // may be turned away by then
+    }
+    EXPECT_TRUE(eventually([&] { return server_->stats_approx().dropped > 0; }));
+    EXPECT_TRUE(eventually([&] { return server_->stats_approx().buffered_bytes <= 256 * 1024; }));
+    ASSERT_TRUE(polite.send("cd"));
+    EXPECT_TRUE(has(polite.read_until("abcd"), "200 OK"));
+    greedy.clear();
+    EXPECT_TRUE(eventually([&] { return server_->stats_approx().buffered_bytes == 0; }));
+    Raw later(plain_);
+    ASSERT_TRUE(later.send("GET /hello HTTP/1.1\r\nHost: x\r\n\r\n"));
+    EXPECT_TRUE(has(later.read_until("hello"), "200 OK"));
+}
+
+TEST_F(ServerTest, TakingAnAnswerTooSlowlyEndsIt) {
+    Limits limits;
+    limits.write_window_ms = 1000;
+    limits.write_min_rate = 200'000;
+    start(limits);
+    // Bytes one client got until the server ended it, at most for the time given.
+    const auto take = [&](std::size_t piece, std::chrono::milliseconds pause, bool& ended) {
+        Raw raw(plain_, 4096);
+        EXPECT_TRUE(raw.send("GET /flood HTTP/1.1\r\nHost: x\r\n\r\n"));
+        std::vector<char> buffer(piece);
+        const auto until = std::chrono::steady_clock::now() + 4s;
+        while (!ended && std::chrono::steady_clock::now() < until) {
+            ended = ::recv(raw.fd(), buffer.data(), buffer.size(), 0) <= 0;
+            std::this_thread::sleep_for(pause);
+        }
+    };
+    bool slow_ended = false, fast_ended = false;
+    std::thread slow([&] { take(1024, 100ms, slow_ended); });
+    take(65536, 1ms, fast_ended);
+    slow.join();
+    EXPECT_TRUE(slow_ended);
+    EXPECT_FALSE(fast_ended);
+    EXPECT_EQ(server_->stats_approx().dropped, 1U);
+}
+
+TEST(Activation, TakesWhatSystemdPassedToThisProcessOnly) {
+    std::vector<int> open_ones;  // so that 3 … 6 exist whatever the test runner left
+    while (open_ones.empty() || open_ones.back() < 6)
+        open_ones.push_back(::open("/dev/null", O_RDONLY));
+    const auto fds = [](const std::string& pid, const char* count) {
+        ::setenv("LISTEN_PID", pid.c_str(), 1);
+        ::setenv("LISTEN_FDS", count, 1);
+        return activation_fds();
+    };
+    const std::string me = std::to_string(getpid());
+    EXPECT_EQ(fds(me, "2"), (std::vector{3, 4}));
+    EXPECT_NE(::fcntl(3, F_GETFD) & FD_CLOEXEC, 0);
+    EXPECT_TRUE(fds(me, "0").empty());
+    EXPECT_TRUE(fds(me, "-1").empty());
+    EXPECT_TRUE(fds(me, "2x").empty());
+    EXPECT_TRUE(fds(me, "").empty());
+    EXPECT_TRUE(fds(me + "0", "2").empty());
+    EXPECT_TRUE(fds("", "2").empty());
+    EXPECT_LT(fds(me, "1000000000").size(), 1000U);  // only those that exist
+    ::unsetenv("LISTEN_PID");
+    ::unsetenv("LISTEN_FDS");
+    EXPECT_TRUE(activation_fds().empty());
+    for (const int fd : open_ones) ::close(fd);
 }
 
 TEST_F(ServerTest, DevelopmentCertificateIsKeptPrivateAndReused) {

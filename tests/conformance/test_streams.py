@@ -248,6 +248,10 @@ def test_drain_refuses_new_work():
         except (EOFError, ConnectionError):
             pass
         assert not own.ready()
+        for tls in (False, True):  # who connects only now is told, too
+            answer = post(own, null_params("tokens=1"), tls=tls)
+            assert answer.status == 503 and answer.headers["connection"].lower() == "close"
+            assert int(answer.headers["retry-after"]) >= 1
         events = list(wire.parse_sse(connection.chunks(headers)))
         assert events[-1].name == "message_stop"
         assert own.process.wait(10) == 0

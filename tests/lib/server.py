@@ -37,16 +37,22 @@ def free_port() -> int:
 class TestAuthority:
     """A certificate authority and a server certificate for localhost, made once per test run."""
 
+    CURVE = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
+
     def __init__(self, folder: pathlib.Path):
         self.ca, self.cert, self.key = folder / "ca.pem", folder / "server.pem", folder / "server.key"
-        ca_key, request, extensions = folder / "ca.key", folder / "server.csr", folder / "ext.cnf"
-        extensions.write_text("subjectAltName=DNS:localhost,IP:127.0.0.1\nextendedKeyUsage=serverAuth\n")
-        curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
-        self._openssl("req", "-x509", *curve, "-keyout", ca_key, "-out", self.ca, "-days", "2", "-subj",
+        self.folder, self.ca_key = folder, folder / "ca.key"
+        self._openssl("req", "-x509", *self.CURVE, "-keyout", self.ca_key, "-out", self.ca, "-days", "2", "-subj",
                       "/CN=zerohop test CA", "-addext", "keyUsage=critical,keyCertSign,cRLSign")
-        self._openssl("req", *curve, "-keyout", self.key, "-out", request, "-subj", "/CN=localhost")
-        self._openssl("x509", "-req", "-in", request, "-CA", self.ca, "-CAkey", ca_key, "-CAcreateserial",
-                      "-out", self.cert, "-days", "2", "-extfile", extensions)
+        self.issue(self.cert, self.key)
+
+    def issue(self, cert: pathlib.Path, key: pathlib.Path):
+        """A certificate for localhost and its key, into those files."""
+        request, extensions = self.folder / "server.csr", self.folder / "ext.cnf"
+        extensions.write_text("subjectAltName=DNS:localhost,IP:127.0.0.1\nextendedKeyUsage=serverAuth\n")
+        self._openssl("req", *self.CURVE, "-keyout", key, "-out", request, "-subj", "/CN=localhost")
+        self._openssl("x509", "-req", "-in", request, "-CA", self.ca, "-CAkey", self.ca_key, "-CAcreateserial",
+                      "-out", cert, "-days", "2", "-extfile", extensions)
 
     @staticmethod
     def _openssl(*args):
