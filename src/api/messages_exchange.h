@@ -31,7 +31,7 @@ struct MessagesHead {
     Version version = Version::k2026_10_21;
     AnswerContext answer;
     Principal principal;
-    std::unique_ptr<Admission> admission;
+    std::unique_ptr<Admission> admission;  // never null
     std::string content_encoding;
     std::int64_t content_length = -1;
     MonoNs received_ns = 0;
@@ -60,6 +60,7 @@ class MessagesExchange final : public wire::Exchange {
 
     void submit(ParsedMessages parsed);
     void start_timers();
+    void refresh_rate_limits();
     void pump();
     bool may_pop() const;
     void handle(Event& event);
@@ -96,6 +97,8 @@ class MessagesExchange final : public wire::Exchange {
     std::string text_;                // non-streamed answers
     std::string out_;                 // bytes of this wake-up
     std::int32_t input_tokens_ = -1;  // -1: not Prepared yet
+    std::int32_t output_tokens_ = 0;  // sampled, as far as told
+    std::int32_t max_tokens_ = 0;
     MonoNs submitted_ns_ = 0;
     MonoNs last_write_ns_ = 0;
     TimerId tick_ = 0;

@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "request/principal.h"
+#include "request/priority.h"
 
 namespace zerohop {
 
@@ -50,6 +51,11 @@ struct Request {
     Sampling sampling;
     MonoNs received_ns = 0;  // first byte of the head
     MonoNs deadline_ns = 0;  // 0: none
+    // How it is served, decided by its head.
+    std::uint8_t lane = 0;  // index among the lanes; 0 is the first one configured
+    Priority priority = Priority::kNormal;
+    std::int32_t expected_output = 0;  // tokens it is expected to sample; 0: nothing is known
+    std::string trace_parent;          // the caller's "<trace id>-<span id>" (W3C), or ""
 };
 
 using RequestPtr = std::shared_ptr<const Request>;
