@@ -111,6 +111,7 @@ net::Limits limits_of(const Config& config) {
 struct Server::Parts {
     Config config;
     std::vector<std::unique_ptr<EnginePort>> engines;
+    std::vector<std::shared_ptr<admit::QueueGauge>> gauges;  // of engines, in their order
     std::unique_ptr<Admission> admission;
     std::unique_ptr<api::Service> service;
     std::unique_ptr<net::Server> net;
@@ -132,7 +133,9 @@ struct Server::Parts {
 
 Status Server::Parts::load_engines(const Progress& progress) {
     for (const ModelConfig& model : config.models) {
-        Result<std::unique_ptr<EnginePort>> engine = load_model(model, config, progress);
+        gauges.push_back(std::make_shared<admit::QueueGauge>());
+        Result<std::unique_ptr<EnginePort>> engine =
+            load_model(model, config, gauges.back(), progress);
         if (!engine) return std::unexpected(engine.error());
         engines.push_back(std::move(*engine));
     }
@@ -140,7 +143,7 @@ Status Server::Parts::load_engines(const Progress& progress) {
 }
 
 Status Server::Parts::start_api() {
-    if (Status started = admission->start(config, engines, {}); !started) return started;
+    if (Status started = admission->start(config, engines, gauges); !started) return started;
     api::ServiceOptions options;
     for (std::size_t i = 0; i < engines.size(); ++i) {
         const ModelConfig& model = config.models[i];
@@ -151,6 +154,8 @@ Status Server::Parts::start_api() {
              .max_output_tokens = static_cast<std::int32_t>(model.max_output_tokens)});
     }
     options.head_policy = &admission->policy();
+    options.answer_token = &Admission::answer_token;
+    options.answer_topology = &Admission::answer_topology;
     options.sampling_params = config.api.sampling_params == "strict" ? api::SamplingParams::kStrict
                                                                      : api::SamplingParams::kAccept;
     options.body_cap_bytes = config.limits.body_bytes;

@@ -36,6 +36,7 @@ struct Sequence {
     std::int32_t id = -1;       // in the KV cache; -1: holds none
     std::uint64_t order = 0;    // of arrival: the largest is the youngest
     MonoNs since = 0;           // its prefill waits since then
+    bool preempted = false;     // gave way to a high-priority request; once is enough
     Sampler sampler;
     OutputText output;
     std::string unsent;         // text the ring had no room for
