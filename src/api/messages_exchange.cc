@@ -101,6 +101,8 @@ void MessagesExchange::submit(ParsedMessages parsed) {
              fmt::format("00-{}-{}-{}", head_.answer.trace_id, new_trace_id().substr(0, 16),
                          terms.sampled ? "01" : "00")});
     max_tokens_ = request->max_tokens;
+    max_total_tokens_ = request->max_total_tokens;
+    merge_ = terms.buffering.value_or(head_.version == Version::k2024_07_15);
     request->received_ns = head_.received_ns;
     if (options_.deadline_ms > 0)
         request->deadline_ns = head_.received_ns + options_.deadline_ms * kNsPerMs;
@@ -217,14 +219,23 @@ void MessagesExchange::handle_prepared(const Prepared& event) {
         end(CancelReason::kNone);
         return;
     }
-    if (auto ok = head_.admission->charge(input_tokens_, max_tokens_, options_.now(), wall_now());
-        !ok) {
+    auto ok = check_total_cap(input_tokens_);
+    if (ok) ok = head_.admission->charge(input_tokens_, max_tokens_, options_.now(), wall_now());
+    if (!ok) {
         input_tokens_ = -1;  // nothing to settle
         fail_with(ok.error());
         return;
     }
     if (phase_ == Phase::kStreaming && mode_ == Mode::kStream) sse_->start(out_, input_tokens_);
     refresh_rate_limits();
+}
+
+Status MessagesExchange::check_total_cap(std::int32_t input_tokens) const {
+    if (max_total_tokens_ == 0 || input_tokens < max_total_tokens_) return {};
+    return fail(Code::kInvalidRequest, "api",
+                fmt::format("max_tokens: {} caps input and output together under anthropic-version "
+                            "{}, and the input alone is {} tokens",
+                            max_total_tokens_, version_name(head_.version), input_tokens));
 }
 
 // For a head that is still to be sent: what is left now, not what was when the request came.
@@ -246,7 +257,25 @@ void MessagesExchange::handle_text(const Text& event) {
     if (mode_ != Mode::kStream) return;
     if (phase_ == Phase::kWaiting) begin_stream(true);
     sse_->start(out_, std::max(input_tokens_, 0));
-    sse_->text(out_, event.delta);
+    if (!merge_) return sse_->text(out_, event.delta);
+    merged_ += event.delta;
+    if (merged_.size() >= kMergeBytes)
+        send_merged();
+    else if (merge_timer_ == 0)
+        merge_timer_ = responder_.loop().after(kMergeMs, [this] {
+            merge_timer_ = 0;
+            send_merged();
+            flush();
+        });
+}
+
+// To out_; the caller flushes.
+void MessagesExchange::send_merged() {
+    if (merge_timer_ != 0) responder_.loop().cancel(merge_timer_);
+    merge_timer_ = 0;
+    if (merged_.empty()) return;
+    sse_->text(out_, merged_);
+    merged_.clear();
 }
 
 void MessagesExchange::handle_done(const Done& event) {
@@ -255,6 +284,7 @@ void MessagesExchange::handle_done(const Done& event) {
     refresh_rate_limits();
     if (mode_ == Mode::kStream) {
         if (phase_ == Phase::kWaiting) begin_stream(false);
+        send_merged();
         sse_->done(out_, event);
         flush();
         responder_.finish();
@@ -315,6 +345,7 @@ void MessagesExchange::fail_with(const Error& error) {
     if (phase_ != Phase::kStreaming) {
         answer_error(responder_, head_.answer, error);
     } else if (mode_ == Mode::kStream) {
+        send_merged();
         out_ += error_event(error, head_.answer.request_id);
         flush();
         responder_.finish();
@@ -335,7 +366,8 @@ void MessagesExchange::end(CancelReason why) {
     if (stream_ && !finished_ && why != CancelReason::kNone) stream_->cancel(why);
     if (tick_ != 0) responder_.loop().cancel(tick_);
     if (deadline_ != 0) responder_.loop().cancel(deadline_);
-    tick_ = deadline_ = 0;
+    if (merge_timer_ != 0) responder_.loop().cancel(merge_timer_);
+    tick_ = deadline_ = merge_timer_ = 0;
     body_.clear();
 }
 

@@ -440,7 +440,7 @@ bool LlamaEngine::preempt_low() {
 bool LlamaEngine::start(SequencePtr& pointer, MonoNs now) {
     Sequence& sequence = *pointer;
     const auto size = static_cast<std::int64_t>(sequence.tokens.size());
-    const std::int64_t left = sequence.request->max_tokens - sequence.sampled();
+    const std::int64_t left = sequence.output_limit() - sequence.sampled();
     const std::int64_t output =
         std::clamp<std::int64_t>(left, 0, std::max(options_.expected_output_tokens, 1));
     const std::int64_t reserve = std::min<std::int64_t>(size + output, info_.context_tokens);
@@ -526,7 +526,7 @@ void LlamaEngine::fill_batch() {
             batch.seq_id[at][0] = sequence.id;
             batch.logits[at] = 0;
         }
-        if (part.row >= 0 && sequence.request->max_tokens > 0) {
+        if (part.row >= 0 && sequence.output_limit() > 0) {
             part.row = batch.n_tokens - 1;
             batch.logits[part.row] = 1;
         } else if (part.row >= 0) {
@@ -666,7 +666,7 @@ void LlamaEngine::take_token(Sequence& sequence, std::int32_t token) {
     send(sequence, std::move(text));
     if (sequence.output.matched() != OutputText::kNoMatch) {
         finish(sequence, StopReason::kStopSequence);
-    } else if (sequence.sampled() >= sequence.request->max_tokens) {
+    } else if (sequence.sampled() >= sequence.output_limit()) {
         finish(sequence, StopReason::kMaxTokens);
     } else if (static_cast<std::int32_t>(sequence.tokens.size()) >= info_.context_tokens) {
         finish(sequence, StopReason::kContextWindow);

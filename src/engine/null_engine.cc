@@ -151,7 +151,7 @@ void NullEngine::submit(RequestPtr request, StreamPtr stream) {
                        .retry_after_ms = config_.script.retry_after_ms});
     }
     auto sequence = std::make_shared<Sequence>();
-    sequence->output = OutputText(request->stop_sequences);
+    sequence->output = OutputText(request->stop_sequences, request->stop_rule);
     sequence->pieces = pieces_of(*script);
     sequence->script = std::move(*script);
     sequence->input_tokens = input;
@@ -390,7 +390,7 @@ void NullEngine::step(const SequencePtr& pointer, MonoNs now) {
         return end(sequence);
     }
     if (sequence.sampled >= script.tokens) return finish(sequence, script.end, now);
-    if (sequence.sampled >= sequence.request->max_tokens)
+    if (sequence.sampled >= output_cap(*sequence.request, sequence.input_tokens))
         return finish(sequence, StopReason::kMaxTokens, now);
     if (sequence.input_tokens + sequence.sampled >= config_.context)
         return finish(sequence, StopReason::kContextWindow, now);
@@ -403,7 +403,7 @@ void NullEngine::step(const SequencePtr& pointer, MonoNs now) {
     sequence.due = now + script.delay_ns;
     if (send(sequence, std::move(out))) {
         const bool last = sequence.output.matched() >= 0 || sequence.sampled >= script.tokens ||
-                          sequence.sampled >= sequence.request->max_tokens;
+                          sequence.sampled >= output_cap(*sequence.request, sequence.input_tokens);
         if (last && !script.fail) return step(pointer, now);
         due_.emplace(sequence.due, pointer);
     }

@@ -26,7 +26,7 @@ struct Sequence {
           tokens(std::move(t)),
           prompt(static_cast<std::int32_t>(tokens.size())),
           sampler(params),
-          output(request->stop_sequences) {}
+          output(request->stop_sequences, request->stop_rule) {}
 
     RequestPtr request;
     StreamPtr stream;
@@ -45,6 +45,7 @@ struct Sequence {
     MonoNs admitted_ns = 0, prefill_done_ns = 0, first_token_ns = 0;
 
     std::int32_t pending() const { return static_cast<std::int32_t>(tokens.size()) - computed; }
+    std::int32_t output_limit() const { return output_cap(*request, prompt); }
     std::int32_t sampled() const { return static_cast<std::int32_t>(tokens.size()) - prompt; }
     bool starved() const { return !unsent.empty(); }  // its ring is full
 };

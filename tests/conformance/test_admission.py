@@ -410,3 +410,57 @@ def test_one_workspace_does_not_hold_up_the_other(busy):
     hint = {"x_anthropic_rate_hint": "tokens=2000"}
     order = in_order(busy, [(f"a{i}", "a", hint) for i in range(8)] + [("b", "b", hint)])
     assert order.index("b") <= 2
+
+
+# --- one request under the three versions --------------------------------------------------------
+VERSIONS = ["2023-06-01", "2026-10-21", "2024-07-15"]
+
+
+def under(server, version, body, **more):
+    return post(server, body, headers=headers_for(key=server.plain["secret"], version=version, **more))
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_versions_cap(own, version):
+    counted = under(own, version, {"model": NULL, "messages": user("null: tokens=500")})
+    old = version == "2024-07-15"
+    assert counted.status == 400 and "max_tokens" in counted.error["message"]
+    body = {"model": NULL, "max_tokens": 30, "messages": user("null: tokens=500")}
+    usage = under(own, version, body).json()["usage"]
+    assert usage["output_tokens"] == (30 - usage["input_tokens"] if old else 30)
+    long_input = {**body, "messages": user("null: tokens=500 text=" + "word " * 50)}
+    refused = under(own, version, long_input)
+    assert refused.status == (400 if old else 200)
+    if old:
+        assert "30" in refused.error["message"] and re.search(r"is \d\d tokens", refused.error["message"])
+    capped = under(own, version, {**body, "max_tokens": 200, "max_output_tokens": 7})
+    assert capped.status == (200 if old else 400)
+    if old:
+        assert capped.json()["usage"]["output_tokens"] == 7
+        assert under(own, version, {"model": NULL, "max_output_tokens": 7,
+                                    "messages": user("null: tokens=500")}).status == 200
+    else:
+        assert "max_output_tokens" in capped.error["message"]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_versions_stop(own, version):
+    old = version == "2024-07-15"
+    body = {"model": NULL, "max_tokens": 100, "stop_sequences": ["our"],
+            "messages": user("null: tokens=9 text=one two three fourteen five")}
+    answer = under(own, version, body).json()
+    assert answer["stop_reason"] == "stop_sequence" and answer["stop_sequence"] == "our"
+    assert answer["content"][0]["text"] == ("one two three fourteen" if old else "one two three f")
+    objects = under(own, version, {**body, "stop_sequences": [{"type": "text", "text": "our"}]})
+    assert objects.status == (200 if old else 400)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("hint", [None, "on", "off"])
+def test_versions_buffering(own, version, hint):
+    more = {"x_anthropic_stream_buffering": hint} if hint else {}
+    _, _, events = stream(own, {**null_params("tokens=30 delay_ms=3"), "stream": True},
+                    headers=headers_for(key=own.plain["secret"], version=version, **more))
+    deltas = [e for e in events if e.name == "content_block_delta"]
+    merged = hint == "on" or (hint is None and version == "2024-07-15")
+    assert (len(deltas) < 15) if merged else (len(deltas) == 30)
