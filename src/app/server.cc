@@ -128,7 +128,7 @@ struct Server::Parts {
     Status start_api();
     Status start_net();
     void drain();
-    void reload();
+    void reload(const Reread& reread);
 };
 
 Status Server::Parts::load_engines(const Progress& progress) {
@@ -261,24 +261,28 @@ Result<std::unique_ptr<Server>> Server::start(const Config& config, const Progre
     return server;
 }
 
-void Server::Parts::reload() {
+void Server::Parts::reload(const Reread& reread) {
     if (Status s = net->reload_certificate(); !s)
         log_error("tls", "the certificate was not reloaded, the old one stays: {}",
                   s.error().detail);
     else
         log_info("tls", "certificate reloaded");
-    if (Status s = admission->reload(nullptr); !s)
-        log_error("app", "keys not reloaded, the old ones stay: {}", s.error().detail);
+    const Result<Config> fresh = reread();
+    if (!fresh) log_error("config", "not reloaded, the old one stays: {}", fresh.error().detail);
+    if (Status s = admission->reload(fresh ? &*fresh : nullptr); !s)
+        log_error("app", "not reloaded, what was stays: {}", s.error().detail);
+    else if (fresh)
+        log_info("app", "topology and quotas reloaded");
 }
 
-int Server::run_until_signal() {
+int Server::run_until_signal(const Reread& reread) {
     const sigset_t set = handled_signals();
     const timespec tick{.tv_sec = 0, .tv_nsec = kTickNs};
     for (;;) {
         const int signal = sigtimedwait(&set, nullptr, &tick);
         parts_->admission->tick(mono_now());
         if (signal == SIGHUP) {
-            parts_->reload();
+            parts_->reload(reread);
         } else if (signal == SIGTERM || signal == SIGINT) {
             parts_->drain();
             log_info("app", "stopped");
