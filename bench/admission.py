@@ -1,6 +1,6 @@
 """./dev bench admission: what the head decision costs, the whole path beside nginx, and who waits for whom.
 
-    head_decision_*, token_*     admit_bench and auth_bench (Google Benchmark), built beside the binary
+    head_decision_*, token_*     admit_bench and auth_bench (Google Benchmark), built beside the binary if need be
     rps_null, added_p99_us       the null engine beside nginx (1 worker, TLS, h2, `return 200` of the same size),
                                  h2load against both in turn
     high_ttft_ratio … overload_lost   the real model, 300-token prompts, keys of three workspaces
@@ -38,6 +38,10 @@ def say(text):
 # --- nanoseconds ---------------------------------------------------------------------------------
 def micro(args, out):
     folder = pathlib.Path(args.binary).parent
+    if not all((folder / p).exists() for p in ("admit_bench", "auth_bench")):
+        say("building admit_bench and auth_bench")
+        subprocess.run(["cmake", "-DZEROHOP_BENCH=ON", folder], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(["cmake", "--build", folder, "--target", "admit_bench", "auth_bench"], check=True, stdout=subprocess.DEVNULL)
     values = {}
     for program, pattern in (("admit_bench", "head_decision_ns"), ("auth_bench", "token_(first|again)_ns")):
         run = subprocess.run([folder / program, f"--benchmark_filter=^{pattern}$", "--benchmark_format=json",
@@ -285,16 +289,16 @@ def main():
     parser.add_argument("--samples", type=int, default=40, help="high-priority requests of one repetition")
     parser.add_argument("--window-s", type=float, default=15)
     parser.add_argument("--overload-s", type=float, default=60)
+    parser.add_argument("--micro", action=argparse.BooleanOptionalAction, default=True, help="the nanosecond figures")
     parser.add_argument("--json", action="store_true", help="one JSON object as the last line, nothing else")
     args, _ = parser.parse_known_args()
     args.binary = os.path.abspath(args.binary)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     out = {"machine": machine(), "missing": ["handoff_p50_ns"]}
-    folder = pathlib.Path(args.binary).parent
-    if all((folder / p).exists() for p in ("admit_bench", "auth_bench")):
+    if args.micro:
         micro(args, out)
     else:
-        out["missing"].append("head_decision_*, token_*: admit_bench and auth_bench are not built (ZEROHOP_BENCH)")
+        out["missing"].append("head_decision_*, token_*: --no-micro")
     if shutil.which("h2load") and (shutil.which("nginx") or os.path.exists("/usr/sbin/nginx")):
         whole_path(args, out)
     else:

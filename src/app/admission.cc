@@ -39,7 +39,8 @@ Result<admit::Region> region_of(const std::string& text) {
 }
 
 Result<std::shared_ptr<const admit::Topology>> make_topology(
-    const Config& config, const std::vector<admit::Model>& models) {
+    const Config& config, const std::vector<admit::Model>& models,
+    const std::vector<admit::Lane>& lanes) {
     admit::TopologyConfig topology;
     topology.region = config.topology.region;
     for (const std::string& text : config.topology.regions) {
@@ -48,14 +49,29 @@ Result<std::shared_ptr<const admit::Topology>> make_topology(
         topology.regions.push_back(std::move(*region));
     }
     topology.models = models;
+    topology.lanes = lanes;
     topology.workspace_default.limits = {.requests = config.quota.workspace_requests,
                                          .input_tokens = config.quota.workspace_input_tokens,
                                          .output_tokens = config.quota.workspace_output_tokens};
+    for (const WorkspaceConfig& workspace : config.workspaces)
+        topology.workspaces[workspace.name].limits = {.requests = workspace.requests,
+                                                      .input_tokens = workspace.input_tokens,
+                                                      .output_tokens = workspace.output_tokens};
     topology.max_body_bytes = config.limits.body_bytes;
     return admit::Topology::make(std::move(topology));
 }
 
 }  // namespace
+
+std::vector<admit::Lane> lanes_of(const Config& config) {
+    if (config.lanes.empty()) return admit::default_lanes();
+    std::vector<admit::Lane> lanes;
+    for (const LaneConfig& lane : config.lanes)
+        lanes.push_back(
+            {.name = lane.name,
+             .reserved_sequences = static_cast<std::uint32_t>(lane.reserved_sequences)});
+    return lanes;
+}
 
 Result<std::unique_ptr<Admission>> Admission::open(const Config& config) {
     Result<auth::KeyStore> keys = open_keys(config);
@@ -74,7 +90,8 @@ Status Admission::start(const Config& config, std::vector<std::unique_ptr<Engine
                            .kv_reserve_tokens = std::min(info.context_tokens / 4, 1024),
                            .gauge = i < gauges.size() ? gauges[i] : nullptr});
     }
-    auto topology = make_topology(config, models_);
+    lanes_ = lanes_of(config);
+    auto topology = make_topology(config, models_, lanes_);
     if (!topology) return std::unexpected(topology.error());
     topology_ = std::move(*topology);
     decider_ = std::make_unique<admit::HeadDecider>(keys_.snapshot(), topology_);
@@ -91,7 +108,7 @@ void Admission::tick(MonoNs now) {
 Status Admission::reload(const Config* config) {
     Status outcome;
     if (config != nullptr) {
-        auto topology = make_topology(*config, models_);
+        auto topology = make_topology(*config, models_, lanes_);
         if (topology)
             topology_ = std::move(*topology);
         else

@@ -19,6 +19,9 @@
 
 namespace zerohop::app {
 
+// The lanes of a configuration, or those out of the box.
+std::vector<admit::Lane> lanes_of(const Config& config);
+
 class Admission {
   public:
     // Reads the key file. No models yet: mistakes here are told before anything is loaded.
@@ -44,6 +47,7 @@ class Admission {
 
     auth::KeyStore keys_;
     std::vector<admit::Model> models_;
+    std::vector<admit::Lane> lanes_;  // engines know them by index: they stay as they were at start
     std::shared_ptr<const admit::Topology> topology_;
     std::unique_ptr<admit::HeadDecider> decider_;
 };

@@ -113,7 +113,7 @@ class Reader {
                  const std::string& prefix, std::string_view shown_prefix) const {
         for (const auto& [key, node] : table) {
             const std::string name = prefix + std::string(key.str());
-            if (prefix.empty() && name == "model") continue;  // read by models()
+            if (prefix.empty() && is_list(name)) continue;  // read by list()
             const auto field = std::find_if(fields.begin(), fields.end(),
                                             [&](const auto& f) { return f.name == name; });
             const std::string full = fmt::format("{}{}", shown_prefix, name);
@@ -137,24 +137,34 @@ class Reader {
         return {};
     }
 
-    Status models(const toml::table& root, Config& config) const {
-        const toml::node* node = root.get("model");
+    // [[name]] tables; `needed` is the key that each must set.
+    template <class Owner>
+    Status list(const toml::table& root, std::string_view name,
+                const std::vector<Field<Owner>>& fields, std::string Owner::* needed,
+                std::string_view needed_name, std::vector<Owner>& out) const {
+        const toml::node* node = root.get(name);
         if (node == nullptr) return {};
         const toml::array* array = node->as_array();
         if (array == nullptr || !array->is_homogeneous(toml::node_type::table))
-            return error(*node,
-                         "models are written as [[model]] tables, each with path = \"….gguf\"");
+            return error(*node, fmt::format("{0}s are written as [[{0}]] tables, each with {1} = "
+                                            "\"…\"",
+                                            name, needed_name));
         for (const toml::node& item : *array) {
-            ModelConfig model;
-            if (Status s = table(*item.as_table(), model_fields(), model, "", "model."); !s)
+            Owner owner;
+            if (Status s = table(*item.as_table(), fields, owner, "", fmt::format("{}.", name)); !s)
                 return s;
-            if (model.path.empty()) return error(item, "model.path is missing: name the GGUF file");
-            config.models.push_back(std::move(model));
+            if ((owner.*needed).empty())
+                return error(item, fmt::format("{}.{} is missing{}", name, needed_name,
+                                               name == "model" ? ": name the GGUF file" : ""));
+            out.push_back(std::move(owner));
         }
         return {};
     }
 
   private:
+    static bool is_list(std::string_view name) {
+        return name == "model" || name == "lane" || name == "workspace";
+    }
     static std::string unit_words(std::string_view unit) {
         return unit.empty() ? std::string() : fmt::format(" of {}", unit);
     }
@@ -192,6 +202,22 @@ void describe(std::string& out, const Field<Owner>& field, Owner& owner, std::st
     out += fmt::format("\n{} = {}\n", leaf, value_as_toml(field.ref(owner)));
 }
 
+// A commented [[name]] table.
+template <class Owner>
+void describe_list(std::string& out, const std::vector<Field<Owner>>& fields,
+                   std::string_view intro, std::string_view name) {
+    out += fmt::format("\n# {}\n# [[{}]]\n", intro, name);
+    Owner owner;
+    std::string lines;
+    for (const Field<Owner>& field : fields) describe(lines, field, owner, field.name);
+    for (std::size_t at = 0; at < lines.size();) {
+        const std::size_t end = lines.find('\n', at);
+        const std::string_view line = std::string_view(lines).substr(at, end - at);
+        out += fmt::format("{}{}\n", line.starts_with('#') ? "#" : "# ", line);
+        at = end + 1;
+    }
+}
+
 }  // namespace
 
 Result<Config> parse_config(std::string_view toml_text, std::string_view source_name) {
@@ -206,7 +232,13 @@ Result<Config> parse_config(std::string_view toml_text, std::string_view source_
     const Reader reader(source_name);
     if (Status s = reader.table(root, config_fields(), config, "", ""); !s)
         return std::unexpected(s.error());
-    if (Status s = reader.models(root, config); !s) return std::unexpected(s.error());
+    Status s = reader.list(root, "lane", lane_fields(), &LaneConfig::name, "name", config.lanes);
+    if (s)
+        s = reader.list(root, "workspace", workspace_fields(), &WorkspaceConfig::name, "name",
+                        config.workspaces);
+    if (s)
+        s = reader.list(root, "model", model_fields(), &ModelConfig::path, "path", config.models);
+    if (!s) return std::unexpected(s.error());
     return config;
 }
 
@@ -282,18 +314,15 @@ std::string documented_defaults() {
         }
         describe(out, field, config, field.name.substr(dot + 1));
     }
-    out +=
-        "\n# One table per model; --model PATH=ID on the command line adds to them.\n# [[model]]\n";
-    ModelConfig model;
-    std::string models;
-    for (const Field<ModelConfig>& field : model_fields())
-        describe(models, field, model, field.name);
-    for (std::size_t at = 0; at < models.size();) {
-        const std::size_t end = models.find('\n', at);
-        const std::string_view line = std::string_view(models).substr(at, end - at);
-        out += fmt::format("{}{}\n", line.starts_with('#') ? "#" : "# ", line);
-        at = end + 1;
-    }
+    describe_list(out, lane_fields(),
+                  "One table per lane; without any there are default, low-latency (one reserved "
+                  "sequence) and batch.",
+                  "lane");
+    describe_list(out, workspace_fields(),
+                  "One table per workspace whose limits are not those of [quota].", "workspace");
+    describe_list(out, model_fields(),
+                  "One table per model; --model PATH=ID on the command line adds to them.",
+                  "model");
     return out;
 }
 

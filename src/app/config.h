@@ -40,6 +40,20 @@ struct ModelConfig {
     std::int64_t seed = -1;  // < 0: random
 };
 
+// A scheduling class that x-anthropic-cuda-stream names.
+struct LaneConfig {
+    std::string name;
+    std::int64_t reserved_sequences = 0;
+};
+
+// Limits of one workspace, instead of quota.workspace_*.
+struct WorkspaceConfig {
+    std::string name;
+    std::int64_t requests = 0;
+    std::int64_t input_tokens = 0;
+    std::int64_t output_tokens = 0;
+};
+
 struct Config {
     struct Server {
         std::vector<std::string> listen = {"127.0.0.1:8080"};
@@ -98,6 +112,8 @@ struct Config {
         std::string cache_dir;
         std::int64_t tokenizer_threads = 2;
     } engine;
+    std::vector<LaneConfig> lanes;  // empty: default, low-latency, batch
+    std::vector<WorkspaceConfig> workspaces;
     std::vector<ModelConfig> models;
 };
 
@@ -118,6 +134,8 @@ struct Field {
 
 const std::vector<Field<Config>>& config_fields();
 const std::vector<Field<ModelConfig>>& model_fields();
+const std::vector<Field<LaneConfig>>& lane_fields();
+const std::vector<Field<WorkspaceConfig>>& workspace_fields();
 
 // Reads a TOML file over the defaults. All errors name the file, the line and what to write
 // instead.

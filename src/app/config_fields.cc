@@ -6,6 +6,8 @@ namespace zerohop::app {
 namespace {
 
 #define ZH_FIELD(member) [](Config& c) -> FieldRef { return &c.member; }
+#define ZH_LANE(member) [](LaneConfig& l) -> FieldRef { return &l.member; }
+#define ZH_WORKSPACE(member) [](WorkspaceConfig& w) -> FieldRef { return &w.member; }
 #define ZH_MODEL(member) [](ModelConfig& m) -> FieldRef { return &m.member; }
 
 constexpr std::int64_t kMax = INT64_MAX;
@@ -286,6 +288,56 @@ const std::vector<Field<Config>>& config_fields() {
          64,
          {},
          ZH_FIELD(engine.tokenizer_threads)},
+    };
+    return fields;
+}
+
+const std::vector<Field<LaneConfig>>& lane_fields() {
+    static const std::vector<Field<LaneConfig>> fields = {
+        {"name",
+         "",
+         "What x-anthropic-cuda-stream and `zerohop key create --lanes` call it; one must be "
+         "\"default\".",
+         0,
+         0,
+         {},
+         ZH_LANE(name)},
+        {"reserved_sequences",
+         "sequences",
+         "Slots of each model that no other lane takes while this one is in use; all lanes "
+         "together get at most half of them.",
+         0,
+         200,
+         {},
+         ZH_LANE(reserved_sequences)},
+    };
+    return fields;
+}
+
+const std::vector<Field<WorkspaceConfig>>& workspace_fields() {
+    static const std::vector<Field<WorkspaceConfig>> fields = {
+        {"name", "", "The workspace, as its keys name it.", 0, 0, {}, ZH_WORKSPACE(name)},
+        {"requests",
+         "requests per minute",
+         "What its keys may ask together; 0: no limit.",
+         0,
+         auth::kMaxLimit,
+         {},
+         ZH_WORKSPACE(requests)},
+        {"input_tokens",
+         "tokens per minute",
+         "The same for prompt tokens; 0: no limit.",
+         0,
+         auth::kMaxLimit,
+         {},
+         ZH_WORKSPACE(input_tokens)},
+        {"output_tokens",
+         "tokens per minute",
+         "The same for output tokens; 0: no limit.",
+         0,
+         auth::kMaxLimit,
+         {},
+         ZH_WORKSPACE(output_tokens)},
     };
     return fields;
 }

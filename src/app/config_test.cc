@@ -40,6 +40,23 @@ TEST(Config, ModelTableUncommentedParses) {
     EXPECT_EQ(config->models[0].max_sequences, ModelConfig().max_sequences);
 }
 
+TEST(Config, LanesAndWorkspacesAreTables) {
+    const Result<Config> config = parse_config(
+        "[[lane]]\nname = \"default\"\n[[lane]]\nname = \"fast\"\nreserved_sequences = 2\n"
+        "[[workspace]]\nname = \"team-a\"\nrequests = 60\n",
+        "test.toml");
+    ASSERT_TRUE(config) << config.error().detail;
+    ASSERT_EQ(config->lanes.size(), 2U);
+    EXPECT_EQ(config->lanes[1].reserved_sequences, 2);
+    EXPECT_EQ(config->workspaces.at(0).requests, 60);
+    EXPECT_NE(error_of("[[lane]]\nreserved_sequences = 2").find("lane.name is missing"),
+              std::string::npos);
+    EXPECT_NE(error_of("[[workspace]]\nname = \"x\"\nrequest = 2")
+                  .find("did you mean workspace.requests?"),
+              std::string::npos);
+    EXPECT_NE(error_of("lane = 5").find("[[lane]]"), std::string::npos);
+}
+
 TEST(Config, UnknownKeysNameTheNearest) {
     EXPECT_NE(error_of("[server]\nlisen = []")
                   .find("test.toml:2: unknown key server.lisen; did you mean server.listen?"),

@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <limits>
 
-#include "admit/topology.h"
+#include "app/admission.h"
 #include "engine/llama_engine.h"
 #include "engine/null_engine.h"
 
@@ -28,9 +28,9 @@ Sampling sampling_defaults(const ModelConfig& model) {
     return sampling;
 }
 
-std::vector<std::uint32_t> lane_reservations() {
+std::vector<std::uint32_t> lane_reservations(const Config& config) {
     std::vector<std::uint32_t> out;
-    for (const admit::Lane& lane : admit::default_lanes()) out.push_back(lane.reserved_sequences);
+    for (const admit::Lane& lane : lanes_of(config)) out.push_back(lane.reserved_sequences);
     return out;
 }
 
@@ -67,12 +67,12 @@ Result<std::unique_ptr<EnginePort>> load_model(const ModelConfig& model, const C
         std::string script = model.path == "null:" ? "null" : model.path;
         if (!model.id.empty())
             script += fmt::format("{}id={}", script == "null" ? ":" : ",", model.id);
-        return engine::make_null(script, lane_reservations());
+        return engine::make_null(script, lane_reservations(config));
     }
     Result<engine::LlamaOptions> options = llama_options(model, config);
     if (!options) return std::unexpected(options.error());
     options->gauge = std::move(gauge);
-    options->lane_reserved = lane_reservations();
+    options->lane_reserved = lane_reservations(config);
     return engine::load_llama(*options, [&](std::string_view stage, double share) {
         if (progress)
             progress(fmt::format("{}: {}", options->id, stage), static_cast<float>(share));

@@ -42,6 +42,13 @@ Error make_error(Code code, std::string detail) {
     return {.code = code, .detail = std::move(detail), .origin = kOrigin};
 }
 
+// The planner prefers who has waited longest: high priority counts as having waited long.
+MonoNs counted_since(const Sequence& sequence) {
+    constexpr MonoNs kHeadStart = 1000 * kNsPerSec;
+    const bool high = sequence.request->priority == Priority::kHigh;
+    return sequence.since - (high ? kHeadStart : 0);
+}
+
 struct BatchFree {
     void operator()(llama_batch* batch) const {
         llama_batch_free(*batch);
@@ -463,7 +470,7 @@ bool LlamaEngine::plan_step(MonoNs now) {
             const std::int32_t pending = sequence->pending();
             runnable_.push_back({.pending = pending,
                                  .decoding = pending == 1 && sequence->sampled() > 0,
-                                 .since = sequence->since});
+                                 .since = counted_since(*sequence)});
             runnable_sequences_.push_back(sequence.get());
         }
         planner_.plan(runnable_, now, plan_);

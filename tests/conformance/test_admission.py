@@ -464,3 +464,41 @@ def test_versions_buffering(own, version, hint):
     deltas = [e for e in events if e.name == "content_block_delta"]
     merged = hint == "on" or (hint is None and version == "2024-07-15")
     assert (len(deltas) < 15) if merged else (len(deltas) == 30)
+
+
+# --- configuration -------------------------------------------------------------------------------
+def test_reload_of_quotas():
+    """SIGHUP: new limits hold at once, without a restart; a broken file changes nothing."""
+    with servers.Server([null_model()], keys=(servers.KEY,), tls=False) as server:
+        assert not quotas(post(server, SMALL))
+        good = server.config_path.read_text()
+        for text, limit, log in ((good + "[quota]\nworkspace_requests = 50\n", "50", "quotas reloaded"),
+                                 (good + "[quota]\nworkspace_requests = \"many\"\n", "50", "not reloaded"),
+                                 (good + "[quota]\nworkspace_requests = 50\n[[workspace]]\nname = \"default\"\n"
+                                  "requests = 70\n", "70", "quotas reloaded")):
+            server.config_path.write_text(text)
+            server.process.send_signal(signal.SIGHUP)
+            time.sleep(0.3)
+            assert quotas(post(server, SMALL))["requests-limit"] == limit
+            assert log in server.log_tail(3)
+
+
+def test_reserved_lane():
+    """While its lane is in use, a reserved slot is nobody else's."""
+    server = servers.Server([null_model(slots=2)], keys=(servers.KEY,), tls=False, start=False)
+    text = server.config_path.read_text()
+    server.config_path.write_text(text + "[[lane]]\nname = \"default\"\n[[lane]]\nname = \"fast\"\n"
+                                  "reserved_sequences = 1\n")
+    with server.start():
+        fast = headers_for(x_anthropic_cuda_stream="fast")
+        assert post(server, SMALL, headers=fast).status == 200
+        crowd = [threading.Thread(target=post, args=(server, null_params("tokens=100 delay_ms=10"))) for _ in range(3)]
+        for thread in crowd:
+            thread.start()
+        time.sleep(0.3)
+        began = time.monotonic()
+        assert post(server, SMALL, headers=fast).status == 200
+        assert time.monotonic() - began < 0.5 and all(thread.is_alive() for thread in crowd)
+        for thread in crowd:
+            thread.join()
+        assert post(server, SMALL, headers=headers_for(x_anthropic_cuda_stream="low-latency")).status == 400
