@@ -83,6 +83,33 @@ Result<const Model*> HeadAdmission::choose_model(std::string_view name) {
     return named;
 }
 
+Status HeadAdmission::check_model(std::string_view name) {
+    if (const auto model = choose_model(name); !model) return std::unexpected(model.error());
+    return {};
+}
+
+api::Admission::Terms HeadAdmission::terms() const {
+    Terms terms;
+    terms.lane = lane_;
+    terms.priority = priority_;
+    terms.expected_output = expected_output();
+    terms.buffering = buffering_;
+    if (parent_) {
+        terms.trace_parent.assign(parent_->trace_id.data(), parent_->trace_id.size());
+        terms.trace_parent += '-';
+        terms.trace_parent.append(parent_->span_id.data(), parent_->span_id.size());
+        terms.sampled = parent_->sampled;
+    }
+    return terms;
+}
+
+Status HeadAdmission::charge(std::int32_t input_tokens, std::int32_t max_output, MonoNs now,
+                             WallNs wall) {
+    if (const auto price = admit(input_tokens, max_output, now, wall); !price)
+        return std::unexpected(price.error());
+    return {};
+}
+
 Error HeadAdmission::quota_error(const QuotaRefusal& refusal, MonoNs now, WallNs wall) const {
     Error error{.code = Code::kRateLimited, .detail = {}, .origin = "admit"};
     const std::string_view what = kQuotaNames[static_cast<std::size_t>(refusal.quota)];

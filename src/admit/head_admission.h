@@ -48,20 +48,25 @@ class HeadAdmission final : public api::Admission {
 
     // --- then, in this order ---------------------------------------------------------------------
     // Each chunk of the body: keeps the soft reservation.
-    void on_body_bytes(MonoNs now) { hold_.touch(now); }
+    void on_body_bytes(MonoNs now) override { hold_.touch(now); }
     // The body's model, id or alias. Fails with kInvalidRequest when the hint named another one,
     // kNotFound, kPermission.
     Result<const Model*> choose_model(std::string_view name);
+    Status check_model(std::string_view name) override;
+    Terms terms() const override;
     // The prompt is tokenized: charges input and expected output, and ends the soft reservation.
     // Fails with kRateLimited (headers included).
     Result<Price> admit(std::int32_t input_tokens, std::int32_t max_output, MonoNs now,
                         WallNs wall);
+    Status charge(std::int32_t input_tokens, std::int32_t max_output, MonoNs now,
+                  WallNs wall) override;
     // The answer ended. What was charged and not used goes back; a cancelled one pays for what it
     // used; {0, 0} for a request that never ran. `completed` answers teach the key's usual length.
-    void settle(std::int32_t input_tokens, std::int32_t output_tokens, bool completed, MonoNs now);
+    void settle(std::int32_t input_tokens, std::int32_t output_tokens, bool completed,
+                MonoNs now) override;
 
     // anthropic-ratelimit-…: current values, for an answer whose head is sent later than decide().
-    void append_rate_limits(MonoNs now, WallNs wall, std::vector<wire::Header>& out) const;
+    void append_rate_limits(MonoNs now, WallNs wall, std::vector<wire::Header>& out) const override;
     bool has_soft_reservation() const { return hold_.held(); }
 
   private:

@@ -27,11 +27,13 @@ std::string lower(std::string_view text) {
     return out;
 }
 
-// Ids may hold "/" and ":" ("org/name:tag"), but nothing that a hint could not carry.
+// Ids may hold "/" and ":" ("org/name:tag"), but nothing that would end a hint's value. One with
+// blanks cannot be named in a hint, only in the body.
 bool valid_model_name(std::string_view name) {
-    if (name.empty() || name.size() > 128) return false;
+    if (name.empty() || name.size() > 128 || name.front() == ' ' || name.back() == ' ')
+        return false;
     for (const char c : name)
-        if (c <= 0x20 || c > 0x7e || c == ';' || c == '"' || c == ',' || c == '=') return false;
+        if (c < 0x20 || c > 0x7e || c == ';' || c == '"' || c == ',' || c == '=') return false;
     return true;
 }
 
@@ -45,8 +47,8 @@ Status check_models(const TopologyConfig& config) {
         for (const std::string_view name : all) {
             if (!valid_model_name(name))
                 return refuse(fmt::format(
-                    "model name \"{}\" must be 1 to 128 printable ASCII characters without blanks, "
-                    "quotes and \";,=\"",
+                    "model name \"{}\" must be 1 to 128 printable ASCII characters without quotes "
+                    "and \";,=\"",
                     name));
             if (!names.insert(lower(name)).second)
                 return refuse(fmt::format(

@@ -72,7 +72,8 @@ void check_parse(std::string_view json) {
     static AnyModel engine;
     static const Catalog catalog({{.id = "m", .engine = &engine, .aliases = {"claude"}}});
     for (const Endpoint endpoint : {Endpoint::kMessages, Endpoint::kCountTokens})
-        for (const Version version : {Version::k2023_06_01, Version::k2026_10_21})
+        for (const Version version :
+             {Version::k2023_06_01, Version::k2026_10_21, Version::k2024_07_15})
             for (const SamplingParams sampling :
                  {SamplingParams::kAccept, SamplingParams::kStrict}) {
                 const ParseOptions options{version, sampling, endpoint, &catalog};

@@ -68,7 +68,19 @@ std::string error_event(const Error& error, std::string_view request_id) {
     return "event: error\ndata: " + error_body(error, request_id) + "\n\n";
 }
 
-void append_error_headers(const Error& error, std::vector<wire::Header>& headers) {
+namespace {
+
+void set_header(std::vector<wire::Header>& headers, const std::string& name,
+                const std::string& value) {
+    const auto same =
+        std::ranges::find_if(headers, [&](const wire::Header& h) { return h.name == name; });
+    if (same != headers.end())
+        same->value = value;
+    else
+        headers.push_back({name, value});
+}
+
+void append_retry_headers(const Error& error, std::vector<wire::Header>& headers) {
     constexpr std::int64_t kDefaultRetryMs = 1000;
     std::optional<std::int64_t> retry_ms = error.retry_after_ms;
     switch (error.code) {
@@ -92,6 +104,13 @@ void append_error_headers(const Error& error, std::vector<wire::Header>& headers
         {"retry-after", std::to_string(std::max<std::int64_t>((*retry_ms + 999) / 1000, 1))});
     headers.push_back({"retry-after-ms", std::to_string(*retry_ms)});
     headers.push_back({"x-should-retry", "true"});
+}
+
+}  // namespace
+
+void append_error_headers(const Error& error, std::vector<wire::Header>& headers) {
+    append_retry_headers(error, headers);
+    for (const auto& [name, value] : error.headers) set_header(headers, name, value);
 }
 
 }  // namespace zerohop::api

@@ -27,7 +27,7 @@ std::string error_body(const Error& error, std::string_view request_id);
 std::string error_event(const Error& error, std::string_view request_id);
 
 // retry-after (whole seconds, ≥ 1), retry-after-ms, x-should-retry, www-authenticate, as the code
-// asks for.
+// asks for; then error.headers, which replace what has their name.
 void append_error_headers(const Error& error, std::vector<wire::Header>& headers);
 
 }  // namespace zerohop::api

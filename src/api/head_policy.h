@@ -1,25 +1,58 @@
 // HeadPolicy: who may ask what, decided from the request head alone, before the body is read.
 //
-// Implemented by auth::StaticKeys (a fixed list of hashed keys) and later by admit (tokens, quotas,
-// lanes); `api` calls it for every route but /healthz and /readyz.
+// Implemented by admit::HeadDecider (keys, tokens, quotas, lanes, hints); `api` calls it for every
+// route but /healthz and /readyz.
 // Owning thread: called on any I/O thread, concurrently; must not block.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "request/principal.h"
+#include "request/priority.h"
 #include "wire/http.h"
 
 namespace zerohop::api {
 
 // What a decision leaves behind for the life of the exchange. Destroyed with the exchange: whatever
 // was reserved and not used is given back there.
+//
+// Owning thread: the exchange's I/O thread. Call order of a request that becomes work:
+// on_body_bytes, check_model, terms, charge, settle. All defaults admit everything.
 class Admission {
   public:
+    // How the head wants its request served.
+    struct Terms {
+        std::uint8_t lane = 0;  // index in the topology
+        Priority priority = Priority::kNormal;
+        std::int32_t expected_output = 0;  // tokens; 0: nothing is known
+        std::optional<bool> buffering;     // x-anthropic-stream-buffering
+        std::string trace_parent;          // caller's "<trace id>-<span id>" (traceparent), or ""
+        bool sampled = false;              // its flag
+    };
+
     virtual ~Admission() = default;
+    virtual void on_body_bytes(MonoNs) {}
+    // The model the body names. Fails with kInvalidRequest when a hint named another one, with
+    // kPermission when the key may not use it.
+    virtual Status check_model(std::string_view) { return {}; }
+    virtual Terms terms() const { return {}; }
+    // The prompt is tokenized. Fails with kRateLimited, headers included.
+    virtual Status charge(std::int32_t /*input_tokens*/, std::int32_t /*max_output*/, MonoNs,
+                          WallNs) {
+        return {};
+    }
+    // The answer ended: what was really used. No effect unless charged and not yet settled.
+    virtual void settle(std::int32_t /*input_tokens*/, std::int32_t /*output_tokens*/,
+                        bool /*completed*/, MonoNs) {}
+    // anthropic-ratelimit-… as they are now; nothing where no quota is set.
+    virtual void append_rate_limits(MonoNs, WallNs, std::vector<wire::Header>&) const {}
 };
 
 struct HeadDecision {

@@ -57,6 +57,7 @@ MessagesExchange::~MessagesExchange() { end(CancelReason::kDisconnect); }
 
 void MessagesExchange::on_body(std::string_view bytes) {
     if (phase_ != Phase::kCollecting) return;
+    head_.admission->on_body_bytes(options_.now());
     if (auto ok = body_.append(bytes); !ok) fail_with(ok.error());
 }
 
@@ -76,6 +77,10 @@ void MessagesExchange::on_body_end() {
         fail_with(parsed.error());
         return;
     }
+    if (auto ok = head_.admission->check_model(parsed->model->id); !ok) {
+        fail_with(ok.error());
+        return;
+    }
     submit(std::move(*parsed));
 }
 
@@ -90,6 +95,19 @@ void MessagesExchange::submit(ParsedMessages parsed) {
     request->id = head_.answer.request_id;
     request->trace_id = head_.answer.trace_id;
     request->principal = head_.principal;
+    const Admission::Terms terms = head_.admission->terms();
+    request->lane = terms.lane;
+    request->priority = terms.priority;
+    request->expected_output = std::min(terms.expected_output, request->max_tokens);
+    request->trace_parent = terms.trace_parent;
+    if (!terms.trace_parent.empty())
+        head_.answer.headers.push_back(
+            {"traceparent",
+             fmt::format("00-{}-{}-{}", head_.answer.trace_id, new_trace_id().substr(0, 16),
+                         terms.sampled ? "01" : "00")});
+    max_tokens_ = request->max_tokens;
+    max_total_tokens_ = request->max_total_tokens;
+    merge_ = terms.buffering.value_or(head_.version == Version::k2024_07_15);
     request->received_ns = head_.received_ns;
     if (options_.deadline_ms > 0)
         request->deadline_ns = head_.received_ns + options_.deadline_ms * kNsPerMs;
@@ -206,9 +224,35 @@ void MessagesExchange::handle_prepared(const Prepared& event) {
             answer_json(responder_, head_.answer, 200, std::move(body));
         }
         end(CancelReason::kNone);
-    } else if (phase_ == Phase::kStreaming) {
-        sse_->start(out_, input_tokens_);
+        return;
     }
+    auto ok = check_total_cap(input_tokens_);
+    if (ok) ok = head_.admission->charge(input_tokens_, max_tokens_, options_.now(), wall_now());
+    if (!ok) {
+        input_tokens_ = -1;  // nothing to settle
+        fail_with(ok.error());
+        return;
+    }
+    if (phase_ == Phase::kStreaming && mode_ == Mode::kStream) sse_->start(out_, input_tokens_);
+    refresh_rate_limits();
+}
+
+Status MessagesExchange::check_total_cap(std::int32_t input_tokens) const {
+    if (max_total_tokens_ == 0 || input_tokens < max_total_tokens_) return {};
+    return fail(Code::kInvalidRequest, "api",
+                fmt::format("max_tokens: {} caps input and output together under anthropic-version "
+                            "{}, and the input alone is {} tokens",
+                            max_total_tokens_, version_name(head_.version), input_tokens));
+}
+
+// For a head that is still to be sent: what is left now, not what was when the request came.
+void MessagesExchange::refresh_rate_limits() {
+    std::vector<wire::Header> fresh;
+    head_.admission->append_rate_limits(options_.now(), wall_now(), fresh);
+    if (fresh.empty()) return;
+    std::erase_if(head_.answer.headers,
+                  [](const wire::Header& h) { return h.name.starts_with("anthropic-ratelimit-"); });
+    std::ranges::move(fresh, std::back_inserter(head_.answer.headers));
 }
 
 void MessagesExchange::handle_text(const Text& event) {
@@ -216,6 +260,7 @@ void MessagesExchange::handle_text(const Text& event) {
         if (head_.record->first_token_ns == 0) head_.record->first_token_ns = options_.now();
         head_.record->output_tokens = event.output_tokens;
     }
+    output_tokens_ = event.output_tokens;
     if (mode_ == Mode::kWhole) {
         text_ += event.delta;
         return;
@@ -223,7 +268,25 @@ void MessagesExchange::handle_text(const Text& event) {
     if (mode_ != Mode::kStream) return;
     if (phase_ == Phase::kWaiting) begin_stream(true);
     sse_->start(out_, std::max(input_tokens_, 0));
-    sse_->text(out_, event.delta);
+    if (!merge_) return sse_->text(out_, event.delta);
+    merged_ += event.delta;
+    if (merged_.size() >= kMergeBytes)
+        send_merged();
+    else if (merge_timer_ == 0)
+        merge_timer_ = responder_.loop().after(kMergeMs, [this] {
+            merge_timer_ = 0;
+            send_merged();
+            flush();
+        });
+}
+
+// To out_; the caller flushes.
+void MessagesExchange::send_merged() {
+    if (merge_timer_ != 0) responder_.loop().cancel(merge_timer_);
+    merge_timer_ = 0;
+    if (merged_.empty()) return;
+    sse_->text(out_, merged_);
+    merged_.clear();
 }
 
 void MessagesExchange::note_done(const Done& done) {
@@ -235,8 +298,12 @@ void MessagesExchange::note_done(const Done& done) {
 
 void MessagesExchange::handle_done(const Done& event) {
     note_done(event);
+    head_.admission->settle(event.usage.input_tokens, event.usage.output_tokens, true,
+                            options_.now());
+    refresh_rate_limits();
     if (mode_ == Mode::kStream) {
         if (phase_ == Phase::kWaiting) begin_stream(false);
+        send_merged();
         sse_->done(out_, event);
         flush();
         responder_.finish();
@@ -254,6 +321,10 @@ void MessagesExchange::handle_done(const Done& event) {
 void MessagesExchange::handle_failed(const Error& error) {
     if (error.code == Code::kInternal)
         log_error("api", "{} failed: {} ({})", head_.answer.request_id, error.detail, error.origin);
+    // Turned away before it ran: it used nothing.
+    if ((error.code == Code::kOverloaded || error.code == Code::kUnavailable) &&
+        output_tokens_ == 0)
+        head_.admission->settle(0, 0, false, options_.now());
     fail_with(error);
 }
 
@@ -293,6 +364,7 @@ void MessagesExchange::fail_with(const Error& error) {
     if (phase_ != Phase::kStreaming) {
         answer_error(responder_, head_.answer, error);
     } else if (mode_ == Mode::kStream) {
+        send_merged();
         out_ += error_event(error, head_.answer.request_id);
         flush();
         responder_.finish();
@@ -307,11 +379,14 @@ void MessagesExchange::on_disconnect() { end(CancelReason::kDisconnect); }
 
 void MessagesExchange::end(CancelReason why) {
     phase_ = Phase::kEnded;
+    // An answer that was cut short pays for what it used; one that ended is settled already.
+    head_.admission->settle(std::max(input_tokens_, 0), output_tokens_, false, options_.now());
     if (wake_) wake_->detach();
     if (stream_ && !finished_ && why != CancelReason::kNone) stream_->cancel(why);
     if (tick_ != 0) responder_.loop().cancel(tick_);
     if (deadline_ != 0) responder_.loop().cancel(deadline_);
-    tick_ = deadline_ = 0;
+    if (merge_timer_ != 0) responder_.loop().cancel(merge_timer_);
+    tick_ = deadline_ = merge_timer_ = 0;
     body_.clear();
 }
 

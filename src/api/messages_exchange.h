@@ -32,7 +32,7 @@ struct MessagesHead {
     AnswerContext answer;
     Principal principal;
     AccessRecord* record = nullptr;  // to fill in, outlives the exchange; null: nobody asks
-    std::unique_ptr<Admission> admission;
+    std::unique_ptr<Admission> admission;  // never null
     std::string content_encoding;
     std::int64_t content_length = -1;
     MonoNs received_ns = 0;
@@ -43,6 +43,9 @@ class MessagesExchange final : public wire::Exchange {
     // A slow reader's stream is not popped beyond this; then the ring fills and the engine pauses
     // it.
     static constexpr std::size_t kMaxBuffered = 64 * 1024;
+    // With stream buffering on, text waits for more of it, up to these.
+    static constexpr std::size_t kMergeBytes = 1024;
+    static constexpr std::int64_t kMergeMs = 40;
 
     // options and catalog outlive the exchange.
     MessagesExchange(const ServiceOptions& options, const Catalog& catalog,
@@ -62,6 +65,9 @@ class MessagesExchange final : public wire::Exchange {
     void note_done(const Done& done);
     void submit(ParsedMessages parsed);
     void start_timers();
+    void refresh_rate_limits();
+    Status check_total_cap(std::int32_t input_tokens) const;
+    void send_merged();
     void pump();
     bool may_pop() const;
     void handle(Event& event);
@@ -98,10 +104,16 @@ class MessagesExchange final : public wire::Exchange {
     std::string text_;                // non-streamed answers
     std::string out_;                 // bytes of this wake-up
     std::int32_t input_tokens_ = -1;  // -1: not Prepared yet
+    std::int32_t output_tokens_ = 0;  // sampled, as far as told
+    std::int32_t max_tokens_ = 0;
+    std::int32_t max_total_tokens_ = 0;
     MonoNs submitted_ns_ = 0;
     MonoNs last_write_ns_ = 0;
     TimerId tick_ = 0;
     TimerId deadline_ = 0;
+    bool merge_ = false;  // small pieces of text leave together
+    std::string merged_;  // text that waits for more of it
+    TimerId merge_timer_ = 0;
 };
 
 }  // namespace zerohop::api

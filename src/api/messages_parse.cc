@@ -6,6 +6,7 @@
 #include <array>
 #include <limits>
 #include <memory>
+#include <span>
 
 #include "api/body.h"
 #include "api/content_parse.h"
@@ -51,6 +52,7 @@ enum Name : std::size_t {
     kFallbackCreditToken,
     kBillingPolicy,
     kBetas,
+    kMaxOutputTokens,  // last: only 2024-07-15 knows it
     kNameCount
 };
 
@@ -82,11 +84,13 @@ constexpr std::array<std::string_view, kNameCount> kNames = {"model",
                                                              "fallbacks",
                                                              "fallback_credit_token",
                                                              "billing_policy",
-                                                             "betas"};
+                                                             "betas",
+                                                             "max_output_tokens"};
 
 // What count_tokens does not take (wire-contract §7.1).
-constexpr Name kNotCounted[] = {kMaxTokens,   kStream,       kStopSequences, kMetadata,
-                                kServiceTier, kInferenceGeo, kDiagnostics,   kContainer};
+constexpr Name kNotCounted[] = {kMaxTokens,     kMaxOutputTokens, kStream,
+                                kStopSequences, kMetadata,        kServiceTier,
+                                kInferenceGeo,  kDiagnostics,     kContainer};
 
 using Fields = std::array<Field, kNameCount>;
 
@@ -99,7 +103,9 @@ class MessagesParser {
         const auto body = want_object(root, Path());
         if (!body) return std::unexpected(body.error());
         if (auto ok = threads_refused(*body); !ok) return std::unexpected(ok.error());
-        if (auto ok = read_fields(*body, root_, kNames, fields_); !ok)
+        const std::span<const std::string_view> names(kNames);
+        const std::size_t known = old_caps() ? names.size() : names.size() - 1;
+        if (auto ok = read_fields(*body, root_, names.first(known), fields_); !ok)
             return std::unexpected(ok.error());
         using Step = Status (MessagesParser::*)();
         constexpr Step kSteps[] = {
@@ -113,6 +119,8 @@ class MessagesParser {
     }
 
   private:
+    // 2024-07-15: max_tokens caps input and output together, stop sequences end whole tokens.
+    bool old_caps() const { return options_.version == Version::k2024_07_15; }
     bool has(Name name) const { return present(fields_[name]); }
     Json at(Name name) const { return *fields_[name]; }
     Path path(Name name) const { return {root_, kNames[name]}; }
@@ -157,6 +165,7 @@ class MessagesParser {
 
     Status max_tokens() {
         if (options_.endpoint == Endpoint::kCountTokens) return {};
+        if (old_caps()) return old_max_tokens();
         if (!fields_[kMaxTokens]) return bad(kMaxTokens, "field required");
         constexpr auto kAny = std::numeric_limits<std::int64_t>::max();
         const auto value = want_int(at(kMaxTokens), path(kMaxTokens), 0, kAny);
@@ -167,6 +176,30 @@ class MessagesParser {
                        fmt::format("{} is above the maximum of {} output tokens of model {}",
                                    *value, limit, in_quotes(out_.model->id)));
         out_.request.max_tokens = static_cast<std::int32_t>(*value);
+        return {};
+    }
+
+    Status old_max_tokens() {
+        constexpr auto kMax = std::numeric_limits<std::int32_t>::max();
+        const std::int32_t limit = max_output_limit(*out_.model);
+        Request& request = out_.request;
+        request.max_tokens = limit;
+        if (has(kMaxOutputTokens)) {
+            const auto value = want_int(at(kMaxOutputTokens), path(kMaxOutputTokens), 0, kMax);
+            if (!value) return std::unexpected(value.error());
+            if (*value > limit)
+                return bad(kMaxOutputTokens,
+                           fmt::format("{} is above the maximum of {} output tokens of model {}",
+                                       *value, limit, in_quotes(out_.model->id)));
+            request.max_tokens = static_cast<std::int32_t>(*value);
+            if (!has(kMaxTokens)) return {};
+        } else if (!fields_[kMaxTokens]) {
+            return bad(kMaxTokens, "field required (or max_output_tokens)");
+        }
+        const auto total = want_int(at(kMaxTokens), path(kMaxTokens), 1, kMax);
+        if (!total) return std::unexpected(total.error());
+        request.max_total_tokens = static_cast<std::int32_t>(*total);
+        request.max_tokens = std::min(request.max_tokens, request.max_total_tokens);
         return {};
     }
 
@@ -279,6 +312,7 @@ class MessagesParser {
     }
 
     Status stops() {
+        if (old_caps()) out_.request.stop_rule = StopRule::kWholeToken;
         if (!has(kStopSequences)) return {};
         const Path here = path(kStopSequences);
         const auto list = want_array(at(kStopSequences), here);
@@ -288,13 +322,35 @@ class MessagesParser {
             const Path at_stop(here, i++);
             if (i > kMaxStopSequences)
                 return bad_field(here, fmt::format("at most {} stop sequences", kMaxStopSequences));
-            const auto text = want_string(item, at_stop);
+            const auto text = old_caps() ? old_stop(item, at_stop) : want_string(item, at_stop);
             if (!text) return std::unexpected(text.error());
-            if (text->find_first_not_of(" \t\n\r\f\v") == std::string_view::npos)
+            if (!old_caps() && text->find_first_not_of(" \t\n\r\f\v") == std::string_view::npos)
                 return bad_field(at_stop, "must contain something other than white space");
             out_.request.stop_sequences.emplace_back(*text);
         }
         return {};
+    }
+
+    // A string, or {"type":"text","text":"…"}; white space counts.
+    static Result<std::string_view> old_stop(Json item, const Path& where) {
+        constexpr std::string_view kMembers[] = {"type", "text"};
+        constexpr std::string_view kTypes[] = {"text"};
+        Result<std::string_view> text;
+        if (item.is_object()) {
+            std::array<Field, 2> members;
+            if (auto ok = read_fields(item.get_object().value_unsafe(), where, kMembers, members);
+                !ok)
+                return std::unexpected(ok.error());
+            for (std::size_t i = 0; i < members.size(); ++i)
+                if (!members[i]) return bad_field(Path(where, kMembers[i]), "field required");
+            if (auto type = want_one_of(*members[0], Path(where, kMembers[0]), kTypes); !type)
+                return std::unexpected(type.error());
+            text = want_string(*members[1], Path(where, kMembers[1]));
+        } else {
+            text = want_string(item, where);
+        }
+        if (text && text->empty()) return bad_field(where, "must not be empty");
+        return text;
     }
 
     Status prompt() {

@@ -35,6 +35,11 @@ struct ServiceOptions {
     std::int64_t whole_keepalive_ms = 240'000;
     std::int64_t deadline_ms = 0;  // whole request, first byte to last; 0: none
 
+    // POST /v1/auth/token with this body, and GET /v1/topology, for whom the policy let in: the
+    // answer's JSON. Empty: the route is not served. Called on I/O threads.
+    std::function<Result<std::string>(const Admission&, std::string_view)> answer_token;
+    std::function<Result<std::string>(const Admission&)> answer_topology;
+
     std::function<bool()> ready;     // empty: always ready
     std::function<bool()> draining;  // empty: never
     MonoClock clock;                 // empty: mono_now()

@@ -37,6 +37,8 @@ Result<Route> match_route(std::string_view path) {
     constexpr std::string_view kModelPrefix = "/v1/models/";
     if (path == "/v1/messages") return Route{RouteId::kMessages, {}};
     if (path == "/v1/messages/count_tokens") return Route{RouteId::kCountTokens, {}};
+    if (path == "/v1/auth/token") return Route{RouteId::kToken, {}};
+    if (path == "/v1/topology") return Route{RouteId::kTopology, {}};
     if (path == "/v1/models") return Route{RouteId::kModelList, {}};
     if (path == "/healthz") return Route{RouteId::kHealth, {}};
     if (path == "/readyz") return Route{RouteId::kReady, {}};
@@ -48,12 +50,18 @@ Result<Route> match_route(std::string_view path) {
     return fail(Code::kNotFound, "api", not_found_message(path));
 }
 
-std::string_view allowed_methods(RouteId id) {
-    return id == RouteId::kMessages || id == RouteId::kCountTokens ? "POST" : "GET, HEAD";
+namespace {
+
+bool takes_body(RouteId id) {
+    return id == RouteId::kMessages || id == RouteId::kCountTokens || id == RouteId::kToken;
 }
 
+}  // namespace
+
+std::string_view allowed_methods(RouteId id) { return takes_body(id) ? "POST" : "GET, HEAD"; }
+
 bool method_allowed(RouteId id, std::string_view method) {
-    if (id == RouteId::kMessages || id == RouteId::kCountTokens) return method == "POST";
+    if (takes_body(id)) return method == "POST";
     return method == "GET" || method == "HEAD";
 }
 

@@ -16,6 +16,8 @@ enum class RouteId : std::uint8_t {
     kCountTokens,
     kModelList,
     kModel,
+    kToken,     // POST /v1/auth/token
+    kTopology,  // GET /v1/topology
     kHealth,
     kReady,
 };

@@ -6,6 +6,7 @@
 #include "api/ids.h"
 #include "api/json_text.h"
 #include "api/models.h"
+#include "api/token_exchange.h"
 
 namespace zerohop::api {
 namespace {
@@ -128,6 +129,11 @@ std::unique_ptr<wire::Exchange> Service::answer(const wire::RequestHead& head,
         answer_health(route->id, head.peer, responder, context);
         return std::make_unique<AnsweredExchange>();
     }
+    if ((route->id == RouteId::kToken && !options_.answer_token) ||
+        (route->id == RouteId::kTopology && !options_.answer_topology))
+        return refuse(Error{.code = Code::kNotFound,
+                            .detail = in_quotes(head.path()) + " is not served here",
+                            .origin = "api"});
     if (options_.is_draining())
         return refuse(Error{.code = Code::kUnavailable,
                             .detail = "the server is shutting down; try again",
@@ -140,6 +146,17 @@ std::unique_ptr<wire::Exchange> Service::answer(const wire::RequestHead& head,
     }
     std::ranges::move(decision->response_headers, std::back_inserter(context.headers));
     if (auto ok = check_size(head, decision->principal); !ok) return refuse(ok.error());
+
+    if (route->id == RouteId::kToken)
+        return std::make_unique<TokenExchange>(
+            options_, responder, std::move(context), std::move(decision->admission),
+            lower_case(head.header("content-encoding")), head.content_length);
+    if (route->id == RouteId::kTopology) {
+        Result<std::string> body = options_.answer_topology(*decision->admission);
+        if (!body) return refuse(body.error());
+        answer_json(responder, context, 200, std::move(*body));
+        return std::make_unique<AnsweredExchange>(std::move(decision->admission));
+    }
 
     const std::string_view version_text = head.header("anthropic-version");
     const std::optional<Version> version = parse_version(version_text);
@@ -165,8 +182,10 @@ std::unique_ptr<wire::Exchange> Service::answer(const wire::RequestHead& head,
 }
 
 Result<HeadDecision> Service::decide(const wire::RequestHead& head) const {
-    if (options_.head_policy == nullptr) return HeadDecision{};
-    return options_.head_policy->decide(head);
+    Result<HeadDecision> decision = HeadDecision{};
+    if (options_.head_policy != nullptr) decision = options_.head_policy->decide(head);
+    if (decision && !decision->admission) decision->admission = std::make_unique<Admission>();
+    return decision;
 }
 
 Status Service::check_size(const wire::RequestHead& head, const Principal& principal) const {

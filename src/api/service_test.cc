@@ -108,11 +108,13 @@ TEST_F(ServiceTest, SizeBeforeVersionBeforeContentType) {
               "body: larger than the limit of 33554432 bytes");
     head.content_length = std::int64_t{32} << 20;
     EXPECT_EQ(error_of(send(head), 400, "invalid_request_error"),
-              "anthropic-version: header is required; known versions: 2023-06-01, 2026-10-21");
+              "anthropic-version: header is required; known versions: 2023-06-01, 2026-10-21, "
+              "2024-07-15");
     set(head, "anthropic-version", "2020-01-01");
     EXPECT_EQ(
         error_of(send(head), 400, "invalid_request_error"),
-        "anthropic-version: '2020-01-01' is not known; known versions: 2023-06-01, 2026-10-21");
+        "anthropic-version: '2020-01-01' is not known; known versions: 2023-06-01, 2026-10-21, "
+        "2024-07-15");
     set(head, "anthropic-version", "2023-06-01");
     EXPECT_EQ(error_of(send(head), 415, "invalid_request_error"),
               "content-type: header is required and must be application/json");

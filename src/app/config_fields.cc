@@ -375,7 +375,7 @@ const std::vector<Field<ModelConfig>>& model_fields() {
          ZH_MODEL(queue_requests)},
         {"queue_tokens",
          "tokens",
-         "Prompt tokens that may wait for the model; beyond it 529.",
+         "Prompt and expected output tokens that may wait for the model; beyond it 529.",
          1,
          1LL << 40,
          {},

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <limits>
 
+#include "admit/topology.h"
 #include "engine/llama_engine.h"
 #include "engine/null_engine.h"
 
@@ -25,6 +26,12 @@ Sampling sampling_defaults(const ModelConfig& model) {
     if (model.top_k >= 0) sampling.top_k = clamped<std::int32_t>(model.top_k);
     if (model.seed >= 0) sampling.seed = clamped<std::uint32_t>(model.seed);
     return sampling;
+}
+
+std::vector<std::uint32_t> lane_reservations() {
+    std::vector<std::uint32_t> out;
+    for (const admit::Lane& lane : admit::default_lanes()) out.push_back(lane.reserved_sequences);
+    return out;
 }
 
 }  // namespace
@@ -54,15 +61,18 @@ Result<engine::LlamaOptions> llama_options(const ModelConfig& model, const Confi
 }
 
 Result<std::unique_ptr<EnginePort>> load_model(const ModelConfig& model, const Config& config,
+                                               std::shared_ptr<admit::QueueGauge> gauge,
                                                const Progress& progress) {
     if (model.path.starts_with("null:")) {
         std::string script = model.path == "null:" ? "null" : model.path;
         if (!model.id.empty())
             script += fmt::format("{}id={}", script == "null" ? ":" : ",", model.id);
-        return engine::make_null(script);
+        return engine::make_null(script, lane_reservations());
     }
-    const Result<engine::LlamaOptions> options = llama_options(model, config);
+    Result<engine::LlamaOptions> options = llama_options(model, config);
     if (!options) return std::unexpected(options.error());
+    options->gauge = std::move(gauge);
+    options->lane_reserved = lane_reservations();
     return engine::load_llama(*options, [&](std::string_view stage, double share) {
         if (progress)
             progress(fmt::format("{}: {}", options->id, stage), static_cast<float>(share));

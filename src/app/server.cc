@@ -122,6 +122,7 @@ net::Limits limits_of(const Config& config) {
 struct Server::Parts {
     Config config;
     std::vector<std::unique_ptr<EnginePort>> engines;
+    std::vector<std::shared_ptr<admit::QueueGauge>> gauges;  // of engines, in their order
     std::unique_ptr<Admission> admission;
     std::unique_ptr<AccessLog> access_log;
     std::unique_ptr<api::BodyBudget> body_budget;
@@ -141,12 +142,14 @@ struct Server::Parts {
     Status start_net();
     bool has_successor() const;
     void drain();
-    void reload();
+    void reload(const Reread& reread);
 };
 
 Status Server::Parts::load_engines(const Progress& progress) {
     for (const ModelConfig& model : config.models) {
-        Result<std::unique_ptr<EnginePort>> engine = load_model(model, config, progress);
+        gauges.push_back(std::make_shared<admit::QueueGauge>());
+        Result<std::unique_ptr<EnginePort>> engine =
+            load_model(model, config, gauges.back(), progress);
         if (!engine) return std::unexpected(engine.error());
         engines.push_back(std::move(*engine));
     }
@@ -154,7 +157,7 @@ Status Server::Parts::load_engines(const Progress& progress) {
 }
 
 Status Server::Parts::start_api() {
-    if (Status started = admission->start(config, engines, {}); !started) return started;
+    if (Status started = admission->start(config, engines, gauges); !started) return started;
     api::ServiceOptions options;
     for (std::size_t i = 0; i < engines.size(); ++i) {
         const ModelConfig& model = config.models[i];
@@ -165,6 +168,8 @@ Status Server::Parts::start_api() {
              .max_output_tokens = static_cast<std::int32_t>(model.max_output_tokens)});
     }
     options.head_policy = &admission->policy();
+    options.answer_token = &Admission::answer_token;
+    options.answer_topology = &Admission::answer_topology;
     options.sampling_params = config.api.sampling_params == "strict" ? api::SamplingParams::kStrict
                                                                      : api::SamplingParams::kAccept;
     options.body_cap_bytes = config.limits.body_bytes;
@@ -287,25 +292,29 @@ Result<std::unique_ptr<Server>> Server::start(const Config& config, const Progre
     return server;
 }
 
-void Server::Parts::reload() {
+void Server::Parts::reload(const Reread& reread) {
     if (access_log) access_log->reopen();
     if (Status s = net->reload_certificate(); !s)
         log_error("tls", "the certificate was not reloaded, the old one stays: {}",
                   s.error().detail);
     else
         log_info("tls", "certificate reloaded");
-    if (Status s = admission->reload(nullptr); !s)
-        log_error("app", "keys not reloaded, the old ones stay: {}", s.error().detail);
+    const Result<Config> fresh = reread();
+    if (!fresh) log_error("config", "not reloaded, the old one stays: {}", fresh.error().detail);
+    if (Status s = admission->reload(fresh ? &*fresh : nullptr); !s)
+        log_error("app", "not reloaded, what was stays: {}", s.error().detail);
+    else if (fresh)
+        log_info("app", "topology and quotas reloaded");
 }
 
-int Server::run_until_signal() {
+int Server::run_until_signal(const Reread& reread) {
     const sigset_t set = handled_signals();
     const timespec tick{.tv_sec = 0, .tv_nsec = kTickNs};
     for (;;) {
         const int signal = sigtimedwait(&set, nullptr, &tick);
         parts_->admission->tick(mono_now());
         if (signal == SIGHUP) {
-            parts_->reload();
+            parts_->reload(reread);
         } else if (signal == SIGTERM || signal == SIGINT) {
             parts_->drain();
             log_info("app", "stopped");

@@ -9,6 +9,7 @@
 // Owning thread: the main thread (control). Errors of start(): one line, for exit code 2.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -30,9 +31,13 @@ class Server {
     Server(const Server&) = delete;
     Server& operator=(const Server&) = delete;
 
+    // Reads the configuration again, as it was read at start.
+    using Reread = std::function<Result<Config>()>;
+
     // Serves until SIGTERM or SIGINT, drains, returns the exit code. SIGHUP reloads the
-    // certificate and the keys.
-    int run_until_signal();
+    // certificate, the keys, and of the configuration the sections topology and quota; what is
+    // broken is logged and leaves in force what was.
+    int run_until_signal(const Reread& reread);
 
   private:
     Server();

@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <deque>
 #include <limits>
 #include <mutex>
 #include <random>
@@ -26,6 +25,7 @@
 #include "engine/tokenizer.h"
 #include "engine/tokenizer_pool.h"
 #include "engine/tuner.h"
+#include "engine/wait_queue.h"
 #include "engine/wake.h"
 #include "sched/planner.h"
 #include "sched/thread_governor.h"
@@ -81,16 +81,19 @@ class LlamaEngine final : public EnginePort {
 
     // Engine thread.
     void run();
-    void take_inbox();
+    void note_deadlines();
     void sweep(MonoNs now, bool told);
     Over is_over(const Sequence& sequence, MonoNs now) const;
     void end_over(Sequence& sequence, Over over);
     void flush_starved(bool told);
     void admit(MonoNs now);
+    void admit_waiting(MonoNs now, bool high_only);
     bool start(SequencePtr& sequence, MonoNs now);
+    bool preempt_low();
+    void count_running();
     bool plan_step(MonoNs now);
     bool make_room();
-    void pause(std::size_t index);
+    void pause(std::size_t index, std::string_view why);
     void run_step();
     void fill_batch();
     void after_step(std::int32_t rc, std::int64_t took_ns);
@@ -125,19 +128,17 @@ class LlamaEngine final : public EnginePort {
     std::atomic<bool> look_{false}, draining_{false}, stopping_{false};
 
     std::mutex inbox_mutex_;
-    std::vector<SequencePtr> inbox_;    // guarded by inbox_mutex_
-    std::int64_t queued_requests_ = 0;  // guarded by inbox_mutex_: inbox + waiting_
-    std::int64_t queued_tokens_ = 0;    // guarded by inbox_mutex_
-    bool closed_ = false;               // guarded by inbox_mutex_
-    std::uint64_t next_order_ = 0;      // guarded by inbox_mutex_
-    std::mt19937_64 seeds_;             // guarded by inbox_mutex_
-    std::atomic<double> prefill_token_ns_{2e6};
+    WaitQueue<SequencePtr> waiting_;  // guarded by inbox_mutex_: new ones
+    MonoNs inbox_deadline_ = kNever;  // guarded by inbox_mutex_: soonest since note_deadlines
+    bool closed_ = false;             // guarded by inbox_mutex_
+    std::uint64_t next_order_ = 0;    // guarded by inbox_mutex_
+    std::mt19937_64 seeds_;           // guarded by inbox_mutex_
+    std::atomic<double> prefill_token_ns_{2e6}, decode_token_ns_{2e7};
 
     // The engine thread's own.
     KvPool kv_;
     sched::Planner planner_;
     sched::ThreadGovernor governor_;
-    std::deque<SequencePtr> waiting_;    // new, in order of arrival
     std::vector<SequencePtr> resuming_;  // paused by KV shortage, oldest first
     std::vector<SequencePtr> running_;   // hold KV
     std::vector<SequencePtr> ending_;    // wait for room in their ring, hold nothing else
@@ -147,6 +148,7 @@ class LlamaEngine final : public EnginePort {
     std::vector<sched::Share> plan_;
     std::vector<InStep> step_;
     std::vector<StepToken> record_;
+    std::vector<std::uint8_t> counted_lanes_;  // of running_, as waiting_ knows them
     MonoNs next_deadline_ = kNever;
     std::int32_t step_decoding_ = 0, step_prefill_ = 0;
 
@@ -169,6 +171,12 @@ LlamaEngine::LlamaEngine(const LlamaOptions& options, std::shared_ptr<const Mode
       info_(model_->info),
       compute_(shared_compute(layout.threads)),
       context_(std::move(context)),
+      waiting_({.bounds = {.max_requests =
+                               static_cast<std::uint32_t>(std::max(options.queue_requests, 1)),
+                           .max_tokens = options.queue_tokens},
+                .gauge = options.gauge,
+                .reserved = options.lane_reserved,
+                .slots = llama_n_seq_max(context_.get())}),
       seeds_(std::random_device{}()),
       kv_(static_cast<std::int32_t>(llama_n_seq_max(context_.get())), llama_n_ctx(context_.get()),
           llama_n_ctx_seq(context_.get()), layout.unified),
@@ -237,21 +245,22 @@ void LlamaEngine::accept(PreparedRequest&& ready) {
         const std::lock_guard lock(inbox_mutex_);
         if (closed_) {
             refused = make_error(Code::kUnavailable, "shutting down");
-        } else if (queued_requests_ >= options_.queue_requests ||
-                   (queued_requests_ > 0 && queued_tokens_ + tokens > options_.queue_tokens)) {
-            refused = make_error(Code::kOverloaded, "the model's queue is full");
-            const double drain_ms = static_cast<double>(queued_tokens_) *
-                                    prefill_token_ns_.load(std::memory_order_relaxed) / 1e6;
-            refused->retry_after_ms =
-                std::clamp<std::int64_t>(static_cast<std::int64_t>(drain_ms), 1000, 60'000);
         } else {
+            const MonoNs now = mono_now();
             const SamplerParams params = sampler_params(ready.request->sampling);
-            auto sequence = std::make_unique<Sequence>(
-                std::move(ready.request), std::move(ready.stream), std::move(ready.tokens), params);
+            const RequestPtr request = ready.request;
+            auto sequence = std::make_unique<Sequence>(std::move(ready.request), ready.stream,
+                                                       std::move(ready.tokens), params);
             sequence->order = next_order_++;
-            queued_requests_ += 1;
-            queued_tokens_ += tokens;
-            inbox_.push_back(std::move(sequence));
+            sequence->since = now;
+            if (request->deadline_ns != 0)
+                inbox_deadline_ = std::min(inbox_deadline_, request->deadline_ns);
+            const Status queued =
+                waiting_.push(fair_item(*request, sequence->order, tokens,
+                                        prefill_token_ns_.load(std::memory_order_relaxed),
+                                        decode_token_ns_.load(std::memory_order_relaxed), now),
+                              request->lane, std::move(sequence), now);
+            if (!queued) refused = queued.error();
         }
     }
     if (refused) {
@@ -288,7 +297,7 @@ void LlamaEngine::stop() {
 
 void LlamaEngine::run() {
     while (!stopping_.load(std::memory_order_acquire)) {
-        take_inbox();
+        note_deadlines();
         const bool told = look_.exchange(false, std::memory_order_acq_rel);
         const MonoNs now = mono_now();
         sweep(now, told);
@@ -305,15 +314,9 @@ void LlamaEngine::run() {
     fail_everything();
 }
 
-void LlamaEngine::take_inbox() {
+void LlamaEngine::note_deadlines() {
     const std::lock_guard lock(inbox_mutex_);
-    for (SequencePtr& sequence : inbox_) {
-        sequence->since = mono_now();
-        if (const MonoNs deadline = sequence->request->deadline_ns; deadline != 0)
-            next_deadline_ = std::min(next_deadline_, deadline);
-        waiting_.push_back(std::move(sequence));
-    }
-    inbox_.clear();
+    next_deadline_ = std::min(next_deadline_, std::exchange(inbox_deadline_, kNever));
 }
 
 LlamaEngine::Over LlamaEngine::is_over(const Sequence& sequence, MonoNs now) const {
@@ -340,7 +343,6 @@ void LlamaEngine::end_over(Sequence& sequence, Over over) {
 void LlamaEngine::sweep(MonoNs now, bool told) {
     if (!told && now < next_deadline_) return;
     next_deadline_ = kNever;
-    std::int64_t left_requests = 0, left_tokens = 0;
     const auto ended = [&](SequencePtr& sequence) {
         const Over over = is_over(*sequence, now);
         if (over == Over::kNo) {
@@ -351,20 +353,13 @@ void LlamaEngine::sweep(MonoNs now, bool told) {
         end_over(*sequence, over);
         return true;
     };
-    std::erase_if(waiting_, [&](SequencePtr& sequence) {
-        if (!ended(sequence)) return false;
-        left_requests += 1;
-        left_tokens += sequence->prompt;
-        return true;
-    });
+    {
+        const std::lock_guard lock(inbox_mutex_);
+        waiting_.erase_if(ended);
+    }
     std::erase_if(resuming_, ended);
     std::erase_if(running_, ended);
     std::erase_if(ending_, ended);
-    if (left_requests > 0) {
-        const std::lock_guard lock(inbox_mutex_);
-        queued_requests_ -= left_requests;
-        queued_tokens_ -= left_tokens;
-    }
 }
 
 void LlamaEngine::flush_starved(bool told) {
@@ -378,32 +373,74 @@ void LlamaEngine::flush_starved(bool told) {
     });
 }
 
-// The paused first, then the new in order of arrival. Strictly in order: a big request that does
-// not fit yet is not overtaken for ever by small ones.
+// High priority first, then the paused, then the rest in the queue's order. Strictly in order: a
+// big request that does not fit yet is not overtaken for ever by small ones; and one that was
+// paused long ago comes before everybody.
 void LlamaEngine::admit(MonoNs now) {
-    while (!resuming_.empty() && start(resuming_.front(), now)) {
+    count_running();
+    const bool overdue =
+        !resuming_.empty() && now - resuming_.front()->since >= admit::FairQueue::kMaxOvertake;
+    if (!overdue) admit_waiting(now, true);
+    while (!resuming_.empty()) {
+        const std::uint8_t lane = resuming_.front()->request->lane;
+        {
+            const std::lock_guard lock(inbox_mutex_);
+            if (!waiting_.has_room(lane, now)) break;
+        }
+        if (!start(resuming_.front(), now)) break;
         running_.push_back(std::move(resuming_.front()));
         resuming_.erase(resuming_.begin());
+        count_running();
     }
-    if (!resuming_.empty()) return;
-    std::int64_t requests = 0, tokens = 0;
-    while (!waiting_.empty() && start(waiting_.front(), now)) {
-        requests += 1;
-        tokens += waiting_.front()->prompt;
-        running_.push_back(std::move(waiting_.front()));
-        waiting_.pop_front();
+    if (resuming_.empty()) admit_waiting(now, false);
+}
+
+void LlamaEngine::admit_waiting(MonoNs now, bool high_only) {
+    while (true) {
+        bool again = false;
+        {
+            const std::lock_guard lock(inbox_mutex_);
+            SequencePtr* next = waiting_.next(now, high_only);
+            if (next != nullptr && start(*next, now)) {
+                running_.push_back(waiting_.take(now));
+                again = true;
+            } else if (next == nullptr && !(high_only && waiting_.high_waits())) {
+                return;
+            }
+        }
+        // A high-priority request that found no slot or no KV takes those of a low one.
+        if (!again && !(high_only && preempt_low())) return;
+        count_running();
     }
-    if (requests > 0) {
-        const std::lock_guard lock(inbox_mutex_);
-        queued_requests_ -= requests;
-        queued_tokens_ -= tokens;
+}
+
+// Tells the wait queue how many run on which lane.
+void LlamaEngine::count_running() {
+    const std::lock_guard lock(inbox_mutex_);
+    for (const std::uint8_t lane : counted_lanes_) waiting_.note_running(lane, -1);
+    counted_lanes_.clear();
+    for (const SequencePtr& sequence : running_) counted_lanes_.push_back(sequence->request->lane);
+    for (const std::uint8_t lane : counted_lanes_) waiting_.note_running(lane, 1);
+}
+
+// Pauses the youngest low-priority sequence that was not paused for this before.
+bool LlamaEngine::preempt_low() {
+    std::size_t victim = running_.size();
+    for (std::size_t i = 0; i < running_.size(); ++i) {
+        const Sequence& s = *running_[i];
+        if (s.request->priority != Priority::kLow || s.preempted) continue;
+        if (victim == running_.size() || s.order > running_[victim]->order) victim = i;
     }
+    if (victim == running_.size()) return false;
+    running_[victim]->preempted = true;
+    pause(victim, "a high-priority request needs its place");
+    return true;
 }
 
 bool LlamaEngine::start(SequencePtr& pointer, MonoNs now) {
     Sequence& sequence = *pointer;
     const auto size = static_cast<std::int64_t>(sequence.tokens.size());
-    const std::int64_t left = sequence.request->max_tokens - sequence.sampled();
+    const std::int64_t left = sequence.output_limit() - sequence.sampled();
     const std::int64_t output =
         std::clamp<std::int64_t>(left, 0, std::max(options_.expected_output_tokens, 1));
     const std::int64_t reserve = std::min<std::int64_t>(size + output, info_.context_tokens);
@@ -454,16 +491,16 @@ bool LlamaEngine::make_room() {
             const auto key = [](const Sequence& s) { return std::pair(s.starved(), s.order); };
             if (key(*running_[i]) > key(*running_[victim])) victim = i;
         }
-        pause(victim);
+        pause(victim, "KV is short");
         return false;
     }
     return true;
 }
 
-void LlamaEngine::pause(std::size_t index) {
+void LlamaEngine::pause(std::size_t index, std::string_view why) {
     SequencePtr sequence = std::move(running_[index]);
     running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(index));
-    log_debug(kOrigin, "{} is paused: KV is short", sequence->request->id);
+    log_debug(kOrigin, "{} is paused: {}", sequence->request->id, why);
     free_kv(*sequence);
     sequence->since = mono_now();
     const auto place =
@@ -489,7 +526,7 @@ void LlamaEngine::fill_batch() {
             batch.seq_id[at][0] = sequence.id;
             batch.logits[at] = 0;
         }
-        if (part.row >= 0 && sequence.request->max_tokens > 0) {
+        if (part.row >= 0 && sequence.output_limit() > 0) {
             part.row = batch.n_tokens - 1;
             batch.logits[part.row] = 1;
         } else if (part.row >= 0) {
@@ -536,6 +573,7 @@ void LlamaEngine::after_step(std::int32_t rc, std::int64_t took_ns) {
     if (rc == 0) {
         planner_.observe(step_decoding_, step_prefill_, took_ns);
         prefill_token_ns_.store(planner_.prefill_token_ns(), std::memory_order_relaxed);
+        decode_token_ns_.store(planner_.decode_step_ns(1), std::memory_order_relaxed);
         prompt_computed_.fetch_add(static_cast<std::uint64_t>(step_prefill_),
                                    std::memory_order_relaxed);
         for (const InStep& part : step_) part.sequence->computed += part.tokens;
@@ -546,7 +584,7 @@ void LlamaEngine::after_step(std::int32_t rc, std::int64_t took_ns) {
         std::size_t youngest = 0;
         for (std::size_t i = 1; i < running_.size(); ++i)
             if (running_[i]->order > running_[youngest]->order) youngest = i;
-        pause(youngest);
+        pause(youngest, "KV is short");
     } else if (rc == 2) {
         repair_after_abort();
     } else {
@@ -628,7 +666,7 @@ void LlamaEngine::take_token(Sequence& sequence, std::int32_t token) {
     send(sequence, std::move(text));
     if (sequence.output.matched() != OutputText::kNoMatch) {
         finish(sequence, StopReason::kStopSequence);
-    } else if (sequence.sampled() >= sequence.request->max_tokens) {
+    } else if (sequence.sampled() >= sequence.output_limit()) {
         finish(sequence, StopReason::kMaxTokens);
     } else if (static_cast<std::int32_t>(sequence.tokens.size()) >= info_.context_tokens) {
         finish(sequence, StopReason::kContextWindow);
@@ -696,22 +734,20 @@ void LlamaEngine::remove_kv(Sequence& sequence, std::int32_t from) {
 }
 
 void LlamaEngine::fail_everything() {
-    {
-        const std::lock_guard lock(inbox_mutex_);
-        closed_ = true;
-        for (SequencePtr& sequence : inbox_) waiting_.push_back(std::move(sequence));
-        inbox_.clear();
-    }
     const auto fail_one = [&](SequencePtr& sequence) {
         free_kv(*sequence);
         (void)sequence->stream->try_push(Failed{make_error(Code::kUnavailable, "shutting down")});
+        return true;
     };
-    std::for_each(waiting_.begin(), waiting_.end(), fail_one);
+    {
+        const std::lock_guard lock(inbox_mutex_);
+        closed_ = true;
+        waiting_.erase_if(fail_one);
+    }
     for (auto* list : {&resuming_, &running_, &ending_}) {
         std::for_each(list->begin(), list->end(), fail_one);
         list->clear();
     }
-    waiting_.clear();
     publish();
 }
 
@@ -724,7 +760,10 @@ void LlamaEngine::publish() {
     }
     const auto size = [](const auto& list) { return static_cast<std::uint32_t>(list.size()); };
     kv_used_.store(used, std::memory_order_relaxed);
-    n_waiting_.store(size(waiting_), std::memory_order_relaxed);
+    {
+        const std::lock_guard lock(inbox_mutex_);
+        n_waiting_.store(size(waiting_), std::memory_order_relaxed);
+    }
     n_running_.store(size(running_), std::memory_order_relaxed);
     n_paused_.store(starved + size(resuming_) + size(ending_), std::memory_order_relaxed);
 }

@@ -17,6 +17,7 @@
 #include <string_view>
 #include <vector>
 
+#include "admit/queue_gauge.h"
 #include "base/error.h"
 #include "request/engine_port.h"
 #include "request/request.h"
@@ -65,8 +66,10 @@ struct LlamaOptions {
     std::int32_t gpu_layers = -1;  // layers on a GPU, if there is one; -1: all
 
     // Beyond these a request fails with kOverloaded.
-    std::int32_t queue_requests = 256;    // requests waiting for a slot
-    std::int64_t queue_tokens = 1 << 20;  // their prompt tokens in total
+    std::int32_t queue_requests = 256;         // requests waiting for a slot
+    std::int64_t queue_tokens = 1 << 20;       // their prompt and expected output in total
+    std::shared_ptr<admit::QueueGauge> gauge;  // kept up to date for whoever asks; may be null
+    std::vector<std::uint32_t> lane_reserved;  // slots by lane index (wait_queue.h)
     std::int32_t tokenizer_threads = 2;
     std::int32_t tokenizer_queue = 256;  // requests waiting to be tokenized
 

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <deque>
 #include <limits>
 #include <mutex>
 #include <queue>
@@ -15,6 +14,7 @@
 #include <vector>
 
 #include "engine/null_script.h"
+#include "engine/wait_queue.h"
 #include "engine/wake.h"
 #include "request/output_text.h"
 
@@ -22,6 +22,8 @@ namespace zerohop::engine {
 namespace {
 
 constexpr MonoNs kNever = std::numeric_limits<MonoNs>::max();
+constexpr admit::FairQueue::Bounds kNoBounds = {.max_requests = 1U << 30,
+                                                .max_tokens = std::int64_t{1} << 60};
 
 struct Sequence {
     RequestPtr request;
@@ -49,7 +51,12 @@ struct Later {
 
 class NullEngine final : public EnginePort {
   public:
-    explicit NullEngine(NullConfig config) : config_(std::move(config)) {
+    NullEngine(NullConfig config, std::vector<std::uint32_t> lane_reserved)
+        : config_(std::move(config)),
+          waiting_({.bounds = kNoBounds,  // submit() keeps the bound
+                    .gauge = nullptr,
+                    .reserved = std::move(lane_reserved),
+                    .slots = static_cast<std::uint32_t>(config_.slots)}) {
         info_.id = config_.id;
         info_.display_name = config_.id;
         info_.architecture = "null";
@@ -72,6 +79,7 @@ class NullEngine final : public EnginePort {
   private:
     void run();
     void take_inbox(std::vector<SequencePtr>& taken);
+    void enqueue(SequencePtr&& sequence, MonoNs now);
     void fill_slots(MonoNs now);
     void look_at_all(MonoNs now);
     bool end_if_over(const SequencePtr& sequence, MonoNs now);
@@ -80,7 +88,7 @@ class NullEngine final : public EnginePort {
     void finish(Sequence& sequence, StopReason reason, MonoNs now);
     void end(Sequence& sequence);
     void fail_stream(Sequence& sequence, Code code, std::string detail);
-    std::int64_t sleep_ns(MonoNs now) const;
+    std::int64_t sleep_ns(MonoNs now);
 
     const NullConfig config_;
     ModelInfo info_;
@@ -94,7 +102,8 @@ class NullEngine final : public EnginePort {
     bool stopped_ = false;            // guarded by inbox_mutex_
 
     // The engine thread's own.
-    std::deque<SequencePtr> waiting_;
+    WaitQueue<SequencePtr> waiting_;
+    std::uint64_t next_handle_ = 0;
     std::vector<SequencePtr> running_;
     MonoNs next_deadline_ = kNever;
     std::priority_queue<std::pair<MonoNs, SequencePtr>, std::vector<std::pair<MonoNs, SequencePtr>>,
@@ -142,7 +151,7 @@ void NullEngine::submit(RequestPtr request, StreamPtr stream) {
                        .retry_after_ms = config_.script.retry_after_ms});
     }
     auto sequence = std::make_shared<Sequence>();
-    sequence->output = OutputText(request->stop_sequences);
+    sequence->output = OutputText(request->stop_sequences, request->stop_rule);
     sequence->pieces = pieces_of(*script);
     sequence->script = std::move(*script);
     sequence->input_tokens = input;
@@ -205,7 +214,7 @@ void NullEngine::run() {
         for (SequencePtr& sequence : taken) {
             if (const MonoNs deadline = sequence->request->deadline_ns; deadline != 0)
                 next_deadline_ = std::min(next_deadline_, deadline);
-            waiting_.push_back(std::move(sequence));
+            enqueue(std::move(sequence), mono_now());
         }
         MonoNs now = mono_now();
         const bool told = look_.exchange(false, std::memory_order_acq_rel);
@@ -218,8 +227,9 @@ void NullEngine::run() {
             if (!sequence->gone && !sequence->paused) step(sequence, now);
         }
         steps_.fetch_add(1, std::memory_order_relaxed);
-        std::erase_if(running_, [](const SequencePtr& s) {
+        std::erase_if(running_, [this](const SequencePtr& s) {
             if (!s->gone) return false;
+            waiting_.note_running(s->request->lane, -1);
             // The heap may hold it until it would have been due; nothing else may.
             s->stream.reset();
             s->request.reset();
@@ -233,32 +243,41 @@ void NullEngine::run() {
     {
         const std::lock_guard lock(inbox_mutex_);
         stopped_ = true;
-        for (SequencePtr& sequence : inbox_) waiting_.push_back(std::move(sequence));
+        for (SequencePtr& sequence : inbox_) enqueue(std::move(sequence), mono_now());
         inbox_.clear();
     }
-    for (const SequencePtr& sequence : waiting_) {
+    waiting_.erase_if([this](const SequencePtr& sequence) {
         fail_stream(*sequence, Code::kUnavailable, "shutting down");
         end(*sequence);
-    }
+        return true;
+    });
     for (const SequencePtr& sequence : running_) {
         fail_stream(*sequence, Code::kUnavailable, "shutting down");
         end(*sequence);
     }
-    waiting_.clear();
     running_.clear();
 }
 
-std::int64_t NullEngine::sleep_ns(MonoNs now) const {
-    if (!waiting_.empty() && running_.size() < config_.slots) return 0;
+std::int64_t NullEngine::sleep_ns(MonoNs now) {
+    if (waiting_.next(now, false) != nullptr) return 0;
     MonoNs next = next_deadline_;
     if (!due_.empty()) next = std::min(next, due_.top().first);
     return next == kNever ? -1 : std::max<std::int64_t>(0, next - now);
 }
 
+void NullEngine::enqueue(SequencePtr&& sequence, MonoNs now) {
+    const std::uint8_t lane = sequence->request->lane;
+    const admit::FairItem item =
+        fair_item(*sequence->request, ++next_handle_, sequence->input_tokens, 0,
+                  static_cast<double>(sequence->script.delay_ns), now);
+    if (waiting_.push(item, lane, std::move(sequence), now)) return;
+    fail_stream(*sequence, Code::kOverloaded, "the model's queue is full");
+    end(*sequence);
+}
+
 void NullEngine::fill_slots(MonoNs now) {
-    while (!waiting_.empty() && running_.size() < config_.slots) {
-        const SequencePtr sequence = std::move(waiting_.front());
-        waiting_.pop_front();
+    while (waiting_.next(now, false) != nullptr) {
+        const SequencePtr sequence = waiting_.take(now);
         if (end_if_over(sequence, now)) continue;
         (void)sequence->stream->try_push(Prepared{sequence->input_tokens});  // the ring is empty
         sequence->admitted_ns = now;
@@ -266,19 +285,23 @@ void NullEngine::fill_slots(MonoNs now) {
         prompt_tokens_.fetch_add(static_cast<std::uint64_t>(sequence->input_tokens),
                                  std::memory_order_relaxed);
         running_.push_back(sequence);
+        waiting_.note_running(sequence->request->lane, 1);
         due_.emplace(sequence->due, sequence);
     }
 }
 
 // After notify(): somebody cancelled, or a ring has room again. Also where deadlines are seen.
 void NullEngine::look_at_all(MonoNs now) {
-    std::erase_if(waiting_, [&](const SequencePtr& s) { return end_if_over(s, now); });
     next_deadline_ = kNever;
     const auto note_deadline = [this](const Sequence& sequence) {
         if (sequence.request->deadline_ns != 0)
             next_deadline_ = std::min(next_deadline_, sequence.request->deadline_ns);
     };
-    for (const SequencePtr& sequence : waiting_) note_deadline(*sequence);
+    waiting_.erase_if([&](const SequencePtr& sequence) {
+        if (end_if_over(sequence, now)) return true;
+        note_deadline(*sequence);
+        return false;
+    });
     for (const SequencePtr& sequence : running_) {
         if (end_if_over(sequence, now)) continue;
         note_deadline(*sequence);
@@ -367,7 +390,7 @@ void NullEngine::step(const SequencePtr& pointer, MonoNs now) {
         return end(sequence);
     }
     if (sequence.sampled >= script.tokens) return finish(sequence, script.end, now);
-    if (sequence.sampled >= sequence.request->max_tokens)
+    if (sequence.sampled >= output_cap(*sequence.request, sequence.input_tokens))
         return finish(sequence, StopReason::kMaxTokens, now);
     if (sequence.input_tokens + sequence.sampled >= config_.context)
         return finish(sequence, StopReason::kContextWindow, now);
@@ -380,7 +403,7 @@ void NullEngine::step(const SequencePtr& pointer, MonoNs now) {
     sequence.due = now + script.delay_ns;
     if (send(sequence, std::move(out))) {
         const bool last = sequence.output.matched() >= 0 || sequence.sampled >= script.tokens ||
-                          sequence.sampled >= sequence.request->max_tokens;
+                          sequence.sampled >= output_cap(*sequence.request, sequence.input_tokens);
         if (last && !script.fail) return step(pointer, now);
         due_.emplace(sequence.due, pointer);
     }
@@ -388,10 +411,11 @@ void NullEngine::step(const SequencePtr& pointer, MonoNs now) {
 
 }  // namespace
 
-Result<std::unique_ptr<EnginePort>> make_null(std::string_view config) {
+Result<std::unique_ptr<EnginePort>> make_null(std::string_view config,
+                                              std::vector<std::uint32_t> lane_reserved) {
     Result<NullConfig> parsed = parse_null_config(config);
     if (!parsed) return std::unexpected(parsed.error());
-    return std::make_unique<NullEngine>(std::move(*parsed));
+    return std::make_unique<NullEngine>(std::move(*parsed), std::move(lane_reserved));
 }
 
 }  // namespace zerohop::engine

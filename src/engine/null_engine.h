@@ -24,18 +24,22 @@
 // Unknown keys and bad numbers fail: the config at make_null, the request with kInvalidRequest.
 //
 // Input tokens: white-space separated words of every turn + 4 per turn + 3. The same for kCount.
+// Waiting requests start in the order of priority, fairness and lane that wait_queue.h gives them.
 // One thread per engine owns all sequences; submit, notify, drain, stop: any thread.
 #pragma once
 
 #include <memory>
 #include <string_view>
+#include <vector>
 
 #include "base/error.h"
 #include "request/engine_port.h"
 
 namespace zerohop::engine {
 
-// Fails with kInvalidRequest on an unknown key or a bad value.
-Result<std::unique_ptr<EnginePort>> make_null(std::string_view config);
+// `lane_reserved`: slots by lane index, as wait_queue.h says. Fails with kInvalidRequest on an
+// unknown key or a bad value.
+Result<std::unique_ptr<EnginePort>> make_null(std::string_view config,
+                                              std::vector<std::uint32_t> lane_reserved = {});
 
 }  // namespace zerohop::engine

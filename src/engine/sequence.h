@@ -27,7 +27,7 @@ struct Sequence {
           tokens(std::move(t)),
           prompt(static_cast<std::int32_t>(tokens.size())),
           sampler(params),
-          output(request->stop_sequences) {}
+          output(request->stop_sequences, request->stop_rule) {}
 
     RequestPtr request;
     StreamPtr stream;
@@ -37,6 +37,7 @@ struct Sequence {
     std::int32_t id = -1;       // in the KV cache; -1: holds none
     std::uint64_t order = 0;    // of arrival: the largest is the youngest
     MonoNs since = 0;           // its prefill waits since then
+    bool preempted = false;     // gave way to a high-priority request; once is enough
     Sampler sampler;
     OutputText output;
     std::string unsent;         // text the ring had no room for
@@ -45,6 +46,7 @@ struct Sequence {
     MonoNs admitted_ns = 0, prefill_done_ns = 0, first_token_ns = 0;
 
     std::int32_t pending() const { return static_cast<std::int32_t>(tokens.size()) - computed; }
+    std::int32_t output_limit() const { return output_cap(*request, prompt); }
     std::int32_t sampled() const { return static_cast<std::int32_t>(tokens.size()) - prompt; }
     bool starved() const { return !unsent.empty(); }  // its ring is full
 };

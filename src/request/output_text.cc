@@ -30,7 +30,8 @@ bool second_fits(unsigned char lead, unsigned char byte) {
 
 }  // namespace
 
-OutputText::OutputText(const std::vector<std::string>& stop_sequences) {
+OutputText::OutputText(const std::vector<std::string>& stop_sequences, StopRule rule)
+    : rule_(rule) {
     if (!stop_sequences.empty()) build(stop_sequences);
 }
 
@@ -88,7 +89,18 @@ bool OutputText::append(std::string_view token_bytes, std::string& out) {
     if (matched_ != kNoMatch) return true;
     for (const char byte : token_bytes)
         if (take_byte(static_cast<unsigned char>(byte), out)) return true;
-    return false;
+    return rule_ == StopRule::kWholeToken && end_token(out);
+}
+
+bool OutputText::end_token(std::string& out) {
+    if (!first_token_) matched_ = in_token_;
+    first_token_ = false;
+    in_token_ = kNoMatch;
+    if (matched_ == kNoMatch) return false;
+    // The token is sent whole; what it began of a code point will not be finished.
+    if (partial_size_ > 0) out += kReplacement;
+    partial_size_ = 0;
+    return true;
 }
 
 void OutputText::flush(std::string& out) {
@@ -127,20 +139,33 @@ bool OutputText::replace_partial(std::string& out) {
     return take_text(kReplacement, out);
 }
 
+// Takes one byte of text; the stop sequence that ends with it, or kNoMatch.
+std::int32_t OutputText::advance(char byte) {
+    std::int32_t next = child(state_, byte);
+    while (next < 0 && state_ != 0) {
+        state_ = nodes_[static_cast<std::size_t>(state_)].fail;
+        next = child(state_, byte);
+    }
+    state_ = std::max(next, 0);
+    return nodes_[static_cast<std::size_t>(state_)].stop;
+}
+
 bool OutputText::take_text(std::string_view text, std::string& out) {
     if (nodes_.empty()) {
         out += text;
         return false;
     }
-    for (const char byte : text) {
-        std::int32_t next = child(state_, byte);
-        while (next < 0 && state_ != 0) {
-            state_ = nodes_[static_cast<std::size_t>(state_)].fail;
-            next = child(state_, byte);
+    if (rule_ == StopRule::kWholeToken) {
+        out += text;
+        for (const char byte : text) {
+            const std::int32_t stop = advance(byte);
+            if (in_token_ == kNoMatch) in_token_ = stop;
         }
-        state_ = std::max(next, 0);
+        return false;
+    }
+    for (const char byte : text) {
+        const std::int32_t stop = advance(byte);
         held_ += byte;
-        const std::int32_t stop = nodes_[static_cast<std::size_t>(state_)].stop;
         if (stop == kNoMatch) continue;
         matched_ = stop;
         release(stop_bytes_[static_cast<std::size_t>(stop)], out);

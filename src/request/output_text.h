@@ -12,6 +12,9 @@
 // not depend on how the bytes were cut into tokens. Held back is exactly the longest end of the
 // text that is a beginning of some stop sequence, never more.
 //
+// Under StopRule::kWholeToken nothing is held back: text flows as it is sampled, and a match that
+// is complete after a token (not the first) ends the output behind that token.
+//
 // Cost: amortized constant time per byte and stop-sequence branch, memory O(sum of stop lengths).
 // Threads: one at a time. Nothing fails; any bytes are accepted. Stop sequences are valid UTF-8.
 #pragma once
@@ -21,13 +24,16 @@
 #include <string_view>
 #include <vector>
 
+#include "request/request.h"
+
 namespace zerohop {
 
 class OutputText {
   public:
     static constexpr std::int32_t kNoMatch = -1;
 
-    explicit OutputText(const std::vector<std::string>& stop_sequences);
+    explicit OutputText(const std::vector<std::string>& stop_sequences,
+                        StopRule rule = StopRule::kBeforeMatch);
 
     // Takes one token's bytes and appends to `out` what may be sent now: whole code points, no part
     // of a stop sequence. Returns true once a stop sequence has matched; from then on input is
@@ -59,6 +65,8 @@ class OutputText {
     void build(const std::vector<std::string>& stop_sequences);
     bool take_byte(unsigned char byte, std::string& out);
     bool take_text(std::string_view text, std::string& out);
+    std::int32_t advance(char byte);
+    bool end_token(std::string& out);
     bool replace_partial(std::string& out);
     void release(std::size_t keep, std::string& out);
 
@@ -66,6 +74,9 @@ class OutputText {
     std::vector<std::uint32_t> stop_bytes_;
     std::int32_t state_ = 0;
     std::int32_t matched_ = kNoMatch;
+    StopRule rule_ = StopRule::kBeforeMatch;
+    std::int32_t in_token_ = kNoMatch;  // kWholeToken: the first match within the current token
+    bool first_token_ = true;
     // From held_begin_ on: the end of the text that may begin a stop sequence.
     std::string held_;
     std::size_t held_begin_ = 0;

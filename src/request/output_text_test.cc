@@ -23,6 +23,34 @@ Outcome run(const std::vector<std::string>& stops, const std::vector<std::string
     return outcome;
 }
 
+// StopRule::kWholeToken: the text, and how many tokens were taken.
+std::pair<std::string, std::size_t> whole_tokens(const std::vector<std::string>& stops,
+                                                 const std::vector<std::string>& tokens) {
+    OutputText output(stops, StopRule::kWholeToken);
+    std::string text;
+    std::size_t taken = 0;
+    for (const std::string& token : tokens) {
+        ++taken;
+        if (output.append(token, text)) break;
+    }
+    output.flush(text);
+    return {text, output.matched() == OutputText::kNoMatch ? 0 : taken};
+}
+
+TEST(OutputText, WholeTokensEndAfterTheTokenThatCompletesAMatch) {
+    using Outcome2 = std::pair<std::string, std::size_t>;
+    EXPECT_EQ(whole_tokens({"\n"}, {"one", " two\n three", " four"}),
+              Outcome2("one two\n three", 2));
+    EXPECT_EQ(whole_tokens({"STOP"}, {"ab ST", "OP and", " more"}), Outcome2("ab STOP and", 2));
+    // One token comes first, whatever is in it; a match that only ends in the next counts.
+    EXPECT_EQ(whole_tokens({"x"}, {"x", "y", "x!", "z"}), Outcome2("xyx!", 3));
+    EXPECT_EQ(whole_tokens({"never"}, {"nev", "e", "r ever"}), Outcome2("never ever", 3));
+    EXPECT_EQ(whole_tokens({"never"}, {"nev", "en"}), Outcome2("neven", 0));
+    // Nothing is held back, and a code point that the last token only began becomes U+FFFD.
+    EXPECT_EQ(whole_tokens({"b"}, {"a", "b\xE2\x82", "\xAC"}), Outcome2("ab\xEF\xBF\xBD", 2));
+    EXPECT_EQ(whole_tokens({"\u20AC"}, {"a", "\xE2\x82", "\xAC c"}), Outcome2("a\u20AC c", 3));
+}
+
 std::vector<std::string> bytes_of(std::string_view text) {
     std::vector<std::string> out;
     for (const char c : text) out.emplace_back(1, c);

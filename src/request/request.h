@@ -4,6 +4,7 @@
 // thread renders answers from it while the engine reads it. Frees itself. Nothing here fails.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -12,6 +13,7 @@
 
 #include "base/clock.h"
 #include "request/principal.h"
+#include "request/priority.h"
 
 namespace zerohop {
 
@@ -37,20 +39,39 @@ enum class Work : std::uint8_t {
     kCount,     // count_tokens: ends after Prepared, never reaches the engine's queue
 };
 
+// When a stop sequence ends the output.
+enum class StopRule : std::uint8_t {
+    kBeforeMatch,  // as soon as it is complete; the text is cut before it
+    kWholeToken,   // looked for after each token but the first; the token that completes it is sent
+};
+
 struct Request {
     std::string id;        // "req_…", for logs
     std::string trace_id;  // 32 hex digits
     Principal principal;
     std::string model;  // resolved public id
     Work work = Work::kGenerate;
-    std::vector<Turn> turns;      // system turns may stand anywhere; last may be assistant
-    bool continue_last = false;   // the last turn is an assistant prefill to be continued
-    std::int32_t max_tokens = 0;  // output cap; 0: fill the cache, generate nothing
+    std::vector<Turn> turns;            // system turns may stand anywhere; last may be assistant
+    bool continue_last = false;         // the last turn is an assistant prefill to be continued
+    std::int32_t max_tokens = 0;        // output cap; 0: fill the cache, generate nothing
+    std::int32_t max_total_tokens = 0;  // cap on input and output together; 0: none
     std::vector<std::string> stop_sequences;  // non-empty UTF-8
+    StopRule stop_rule = StopRule::kBeforeMatch;
     Sampling sampling;
     MonoNs received_ns = 0;  // first byte of the head
     MonoNs deadline_ns = 0;  // 0: none
+    // How it is served, decided by its head.
+    std::uint8_t lane = 0;  // index among the lanes; 0 is the first one configured
+    Priority priority = Priority::kNormal;
+    std::int32_t expected_output = 0;  // tokens it is expected to sample; 0: nothing is known
+    std::string trace_parent;          // the caller's "<trace id>-<span id>" (W3C), or ""
 };
+
+// How much may be sampled after a prompt of so many tokens.
+inline std::int32_t output_cap(const Request& request, std::int32_t input_tokens) {
+    if (request.max_total_tokens == 0) return request.max_tokens;
+    return std::clamp(request.max_total_tokens - input_tokens, 0, request.max_tokens);
+}
 
 using RequestPtr = std::shared_ptr<const Request>;
 

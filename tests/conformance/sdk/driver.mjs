@@ -108,6 +108,38 @@ const ops = {
   async models_retrieve(call, client) {
     return client.models.retrieve(call.params);
   },
+  // A credentials provider over POST /v1/auth/token: `calls` in a row, then (after wait_ms) `parallel` at once.
+  async credentials(call, _, attempts) {
+    let fetches = 0;
+    const credentials = async () => {
+      fetches += 1;
+      const r = await fetch(`${call.base}/v1/auth/token`, { method: 'POST', headers: { 'x-api-key': call.key } });
+      if (!r.ok) throw new Error(`token: ${r.status}`);
+      const t = await r.json();
+      return { token: t.access_token, expiresAt: Math.floor(Date.now() / 1000) + t.expires_in };
+    };
+    const client = make_client({ ...call, client: { ...call.client, apiKey: undefined, credentials } }, attempts);
+    const results = [];
+    for (let i = 0; i < call.calls; i += 1) results.push({ message: await client.messages.create(call.params) });
+    if (!call.parallel) return { results, fetches };
+    // Connections first, so that what comes at once below arrives at once.
+    await Promise.all(Array.from({ length: call.parallel }, () => client.messages.create(call.params)));
+    await new Promise((resolve) => { setTimeout(resolve, call.wait_ms); });
+    const began = Date.now();
+    const parallel = await Promise.all(Array.from({ length: call.parallel }, () =>
+      client.messages.create(call.params).then((message) => ({ message })).catch((e) => ({ error: describe(e) }))));
+    return { results, parallel, fetches, retry_ms: Date.now() - began };
+  },
+  async key_function(call, _, attempts) {
+    let asked = 0;
+    const apiKey = async () => { asked += 1; return call.key; };
+    const client = make_client({ ...call, client: { ...call.client, apiKey } }, attempts);
+    try {
+      return { message: await client.messages.create(call.params), asked };
+    } catch (e) {
+      return { error: describe(e), asked };
+    }
+  },
   // The Vercel AI SDK has a client of its own; its base URL ends in /v1.
   async ai(call) {
     const ai = require('ai');
@@ -135,7 +167,7 @@ async function handle(line) {
   let answer;
   try {
     const plain = call.op === 'ai' || call.op === 'connections';
-    const result = await ops[call.op](call, plain ? undefined : make_client(call, attempts))
+    const result = await ops[call.op](call, plain ? undefined : make_client(call, attempts), attempts)
       .catch((e) => ({ error: describe(e) }));
     answer = { id: call.id, result: Array.isArray(result) ? result : { ...result, attempts } };
   } catch (e) {

@@ -1,0 +1,466 @@
+"""What the head of a request decides, against the real binary: keys, short-lived tokens, quotas, hints, lanes."""
+import concurrent.futures
+import json
+import re
+import signal
+import threading
+import time
+
+import pytest
+
+from lib import server as servers
+from lib import wire
+from lib.server import NULL, null_model, null_params, user
+from lib.wire import headers_for, post, request, stream
+
+SMALL = {"model": NULL, "max_tokens": 4, "messages": user("hello there")}
+
+
+@pytest.fixture(scope="module")
+def own():
+    """A server whose keys are all from its key file."""
+    running = servers.Server([null_model(), null_model("other")],
+                             {"topology.region": "here", "topology.regions": ["eu=https://eu.example.com"]},
+                             keys=(), start=False)
+    running.admin = running.create_key("ops", "--admin", "--priority-max", "high", "--lanes", "*")
+    running.plain = running.create_key("team-a")
+    running.start()
+    with running:
+        yield running
+
+
+def as_key(key, **more):
+    return headers_for(key=key["secret"], **more)
+
+
+def take_up(server, secret, wanted, within_s=1.5):
+    """Waits until the server answers a key with this status; a change takes at most a second."""
+    deadline = time.monotonic() + within_s
+    while True:
+        answer = request(server, "GET", "/v1/models", headers=headers_for(key=secret))
+        if answer.status == wanted or time.monotonic() > deadline:
+            assert answer.status == wanted, answer.body
+            return answer
+        time.sleep(0.05)
+
+
+def token_of(server, key, wish=None, status=200):
+    answer = request(server, "POST", "/v1/auth/token", wish, headers={"x-api-key": key["secret"]})
+    assert answer.status == status, answer.body
+    return answer.json()
+
+
+# --- keys ----------------------------------------------------------------------------------------
+def test_key_is_taken_up_and_revoked_without_restart(own):
+    key = own.create_key("team-b")
+    take_up(own, key["secret"], 200)
+    listed = json.loads(own.command("key", "list", "--json").stdout)
+    assert key["id"] in [k["id"] for k in listed["keys"]] and key["secret"] not in json.dumps(listed)
+    own.command("key", "revoke", key["id"])
+    refused = take_up(own, key["secret"], 401)
+    assert refused.error["type"] == "authentication_error"
+
+
+def test_revoked_during_a_stream(own):
+    """The stream ends normally, the next request is refused."""
+    key = own.create_key("team-b")
+    take_up(own, key["secret"], 200)
+    seen = []
+    running = threading.Thread(target=lambda: seen.append(stream(
+        own, {**null_params("tokens=30 delay_ms=60"), "stream": True}, headers=as_key(key))))
+    running.start()
+    time.sleep(0.3)
+    own.command("key", "revoke", key["id"])
+    take_up(own, key["secret"], 401)
+    assert running.is_alive()
+    running.join()
+    assert b"message_stop" in repr(seen).encode()
+
+
+def test_broken_key_file_changes_nothing(own):
+    good = own.key_file.read_bytes()
+    try:
+        own.key_file.write_bytes(good[:-20])
+        own.process.send_signal(signal.SIGHUP)
+        time.sleep(0.7)
+        assert post(own, SMALL, headers=as_key(own.plain)).status == 200
+        assert "not re-read" in own.log_tail(60)
+    finally:
+        own.key_file.write_bytes(good)
+    time.sleep(0.7)
+    assert post(own, SMALL, headers=as_key(own.plain)).status == 200
+
+
+def test_listener_beyond_loopback_needs_a_key():
+    server = servers.Server([null_model()], {"server.listen": [f"0.0.0.0:{servers.free_port()}"]}, keys=(),
+                            tls=False, start=False)
+    outcome = server.command("serve", "--config", server.config_path, check=False)
+    assert outcome.returncode == 2 and "zerohop key create" in outcome.stderr
+    server.close()
+
+
+def test_topology_is_for_admins(own):
+    answer = request(own, "GET", "/v1/topology", headers=as_key(own.admin))
+    assert answer.status == 200
+    assert {m["id"] for m in answer.json()["models"]} == {NULL, "other"}
+    assert [lane["name"] for lane in answer.json()["lanes"]] == ["default", "low-latency", "batch"]
+    refused = request(own, "GET", "/v1/topology", headers=as_key(own.plain))
+    assert refused.status == 403 and own.plain["id"] in refused.error["message"]
+    assert request(own, "GET", "/v1/topology", headers={}).status == 401
+    assert request(own, "POST", "/v1/topology", {}, headers=as_key(own.admin)).status == 405
+
+
+# --- tokens --------------------------------------------------------------------------------------
+def test_token_narrows_and_works(own):
+    issued = token_of(own, own.plain, {"model_scope": [NULL], "rate_limit_quota": {"requests": 100}})
+    assert issued["token_type"] == "Bearer" and issued["expires_in"] == 300
+    assert abs(issued["expires_at"] - time.time() - 300) < 5
+    assert issued["claims"] == {"model_scope": [NULL], "region_hint": None, "rate_limit_quota": {"requests": 100}}
+    assert issued["access_token"].startswith("v4.local.")
+    bearer = {**headers_for(key=None), "authorization": f"Bearer {issued['access_token']}"}
+    answer = post(own, SMALL, headers=bearer)
+    assert answer.status == 200 and answer.headers["anthropic-ratelimit-requests-limit"] == "100"
+    beyond = post(own, {**SMALL, "model": "other"}, headers=bearer)
+    assert beyond.status == 403 and "model_scope" in beyond.error["message"]
+    again = request(own, "POST", "/v1/auth/token", headers=bearer)
+    assert again.status == 403
+
+
+@pytest.mark.parametrize("wish, status, names", [
+    ({"model_scope": "x"}, 400, "model_scope"), ({"model_scope": ["nothing"]}, 404, "model_scope"),
+    ({"rate_limit_quota": {"cows": 1}}, 400, "rate_limit_quota.cows"), ({"region_hint": "mars"}, 400, "region_hint"),
+    ({"wish": 1}, 400, "wish"), (b"{", 400, "JSON"), (b"[" * 1000, 400, "nested"),
+    (b" " * 70_000, 413, ""),
+])
+def test_token_wishes_that_cannot_be(own, wish, status, names):
+    answer = request(own, "POST", "/v1/auth/token", wish, headers=as_key(own.plain))
+    assert answer.status == status and names in answer.error["message"], answer.body
+    assert answer.headers["request-id"].startswith("req_")
+
+
+def test_tokens_end_with_their_key(own):
+    key = own.create_key("team-c")
+    take_up(own, key["secret"], 200)
+    token = token_of(own, key)["access_token"]
+    take_up(own, token, 200)
+    own.command("key", "revoke", key["id"])
+    refused = take_up(own, token, 401)
+    assert refused.headers["retry-after-ms"] == "1" and refused.headers["request-id"]
+
+
+def test_damaged_tokens(own):
+    token = token_of(own, own.plain)["access_token"]
+    for bad in (token[:-1], token[:40] + ("A" if token[40] != "A" else "B") + token[41:], "v4.local.", "v4.local.AA",
+                token + ".AAAA", "v4.public." + token[9:]):
+        answer = request(own, "GET", "/v1/models", headers=headers_for(key=bad))
+        assert answer.status == 401, bad
+
+
+@pytest.mark.check(74)
+def test_401_asks_for_a_quick_retry(own):
+    answer = post(own, SMALL, headers=headers_for(key="v4.local.not-a-token-of-ours"))
+    assert answer.status == 401 and answer.headers["retry-after-ms"] == "1"
+    assert answer.headers["request-id"].startswith("req_")
+
+
+@pytest.mark.check(71)
+@pytest.mark.parametrize("name", ["ts-1.14@node20", "ts-1.10@node26"])
+def test_credentials_provider(own, fleet, name):
+    result = fleet.get(name).call(own, "credentials", key=own.plain["secret"], params=SMALL, calls=3)
+    assert [r["message"]["type"] for r in result["results"]] == ["message"] * 3
+    assert result["fetches"] == 1
+    assert all("oauth-2025-04-20" in a["headers"]["anthropic-beta"] for a in result["attempts"])
+
+
+@pytest.mark.check(72)
+@pytest.mark.check(74)
+def test_revocation_in_flight(own, fleet):
+    """Its tokens' generation ends; five calls at once share one new token, fetched at once."""
+    key = own.create_key("team-d")
+    take_up(own, key["secret"], 200)
+    sdk = fleet.get("ts-1.14@node20")
+    call = sdk.start(own, "credentials", key=key["secret"], params=SMALL, calls=1, parallel=5, wait_ms=3000)
+    time.sleep(1.2)
+    # Tokens of the old secret end now; the key itself goes on.
+    own.command("key", "rotate-secret", "--overlap", "0")
+    result = call.result(60)["result"]
+    assert "error" not in result and not [r for r in result["parallel"] if "error" in r], result
+    assert result["fetches"] == 2
+    retried = [a for a in result["attempts"] if a["status"] == 401]
+    assert len(retried) == 5 and result["retry_ms"] < 500
+
+
+@pytest.mark.check(73)
+def test_api_key_function(own, fleet):
+    result = fleet.get("ts-1.14@node20").call(own, "key_function", key=own.plain["secret"],
+                                              params=null_params("fail=overloaded retry_after_ms=1"))
+    assert result["asked"] == len(result["attempts"]) == 3
+    good = fleet.get("ts-1.14@node20").call(own, "key_function", key=own.plain["secret"], params=SMALL)
+    assert good["asked"] == 1 and good["message"]["type"] == "message"
+
+
+# --- quotas --------------------------------------------------------------------------------------
+RFC3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")
+
+
+def quotas(answer):
+    return {name.removeprefix("anthropic-ratelimit-"): value for name, value in answer.headers.items()
+            if name.startswith("anthropic-ratelimit-")}
+
+
+@pytest.mark.check(58)
+def test_rate_limit_headers(own):
+    key = own.create_key("team-e", "--rpm", 50, "--input-tpm", 10_000, "--output-tpm", 20_000)
+    take_up(own, key["secret"], 200)
+    seen = []
+    for streamed in (False, True, False):
+        answer = post(own, {**SMALL, "stream": streamed}, headers=as_key(key))
+        assert answer.status == 200
+        seen.append(quotas(answer))
+    for headers in seen:
+        assert len(headers) == 12
+        for quota in ("requests", "tokens", "input-tokens", "output-tokens"):
+            assert 0 <= int(headers[f"{quota}-remaining"]) <= int(headers[f"{quota}-limit"])
+            assert RFC3339.match(headers[f"{quota}-reset"])
+    assert [int(h["requests-limit"]) for h in seen] == [50] * 3
+    left = [int(h["requests-remaining"]) for h in seen]
+    assert left[0] > left[1] > left[2]
+    assert int(seen[2]["input-tokens-remaining"]) < int(seen[0]["input-tokens-remaining"]) < 10_000
+    assert not quotas(post(own, SMALL, headers=as_key(own.plain)))
+
+
+@pytest.mark.check(57)
+def test_request_quota(own):
+    key = own.create_key("team-f", "--rpm", 2)
+    take_up(own, key["secret"], 200)
+    answers = [post(own, SMALL, headers=as_key(key)) for _ in range(3)]
+    assert [a.status for a in answers] == [200, 200, 429]
+    refused = answers[2]
+    assert refused.error["type"] == "rate_limit_error"
+    assert "2 requests per minute" in refused.error["message"] and key["id"] in refused.error["message"]
+    assert 1 <= int(refused.headers["retry-after"]) <= 30
+    assert quotas(refused)["requests-remaining"] == "0" and RFC3339.match(quotas(refused)["requests-reset"])
+    assert sum(h.startswith("anthropic-ratelimit-requests-limit") for h in refused.headers) == 1
+
+
+@pytest.mark.check(57)
+@pytest.mark.parametrize("streamed", [False, True])
+def test_token_quota(own, streamed):
+    key = own.create_key("team-g", "--input-tpm", 100)
+    take_up(own, key["secret"], 200)
+    body = {**SMALL, "messages": user("word " * 60), "stream": streamed}
+    assert post(own, body, headers=as_key(key)).status == 200
+    refused = post(own, body, headers=as_key(key))
+    assert refused.status == 429 and "100 input tokens per minute" in refused.error["message"]
+    assert refused.headers["content-type"] == "application/json" and int(refused.headers["retry-after"]) >= 1
+    never = post(own, {**body, "messages": user("word " * 600)}, headers=as_key(key))
+    assert never.status == 429 and never.headers["x-should-retry"] == "false"
+
+
+def test_settled_at_the_end(own):
+    """What was reserved for a long answer comes back; a cancelled one pays for what it used."""
+    key = own.create_key("team-h", "--output-tpm", 1000)
+    take_up(own, key["secret"], 200)
+    hint = as_key(key, x_anthropic_rate_hint="tokens=600")
+    assert post(own, null_params("tokens=10"), headers=hint).status == 200
+    left = int(quotas(post(own, null_params("tokens=1"), headers=hint))["output-tokens-remaining"])
+    assert left >= 985
+    with wire.Http1(own) as connection:
+        connection.send_request("POST", "/v1/messages", hint,
+                                json.dumps({**null_params("tokens=900 delay_ms=10"), "stream": True}).encode())
+        connection.read_head()
+        time.sleep(0.5)
+    time.sleep(0.2)
+    left = int(quotas(post(own, null_params("tokens=1"), headers=hint))["output-tokens-remaining"])
+    assert 850 <= left <= 990
+
+
+def test_requests_in_parallel_are_counted_exactly(own):
+    key = own.create_key("team-i", "--rpm", 40)
+    take_up(own, key["secret"], 200)
+    began = time.monotonic()
+    with concurrent.futures.ThreadPoolExecutor(16) as pool:
+        status = list(pool.map(lambda _: post(own, SMALL, headers=as_key(key)).status, range(80)))
+    refilled = int((time.monotonic() - began) * 40 / 60)
+    assert 40 <= status.count(200) <= 40 + refilled + 1 and status.count(200) + status.count(429) == 80
+
+
+# --- hints ---------------------------------------------------------------------------------------
+def hinted(server, key, body=SMALL, **hints):
+    return post(server, body, headers=as_key(key, **hints))
+
+
+def test_good_hints(own):
+    for hints in ({"x_anthropic_early_hint": f"model={NULL};region=here"},
+                  {"x_anthropic_early_hint": f" MODEL = {NULL.upper()} ; region=HERE "},
+                  {"x_zerohop_early_hint": f"model={NULL};colour=blue"},
+                  {"x_anthropic_rate_hint": "tokens=128;priority=low", "x_zerohop_rate_hint": "tokens=128;priority=low"},
+                  {"x_anthropic_rate_hint": ""}, {"x_anthropic_rate_hint": "tokens=x;" + "y" * 257},
+                  {"x_anthropic_cuda_stream": "Batch"}, {"x_anthropic_debug": "skeleton"},
+                  {"x_anthropic_stream_buffering": "on"}):
+        answer = hinted(own, own.plain, **hints)
+        assert answer.status == 200, (hints, answer.body)
+
+
+@pytest.mark.parametrize("hints, status, words", [
+    ({"x_anthropic_early_hint": "model=nothing"}, 404, ["nothing"]),
+    ({"x_anthropic_early_hint": "model=other"}, 400, ["early-hint", "other"]),
+    ({"x_anthropic_early_hint": "region=mars"}, 421, ["mars", "here"]),
+    ({"x_anthropic_early_hint": "region=eu"}, 421, ["eu", "https://eu.example.com"]),
+    ({"x_anthropic_early_hint": "model="}, 400, ["x-anthropic-early-hint", "model"]),
+    ({"x_anthropic_rate_hint": "tokens=many"}, 400, ["x-anthropic-rate-hint", "tokens", "many"]),
+    ({"x_anthropic_rate_hint": "tokens=-1"}, 400, ["x-anthropic-rate-hint", "tokens"]),
+    ({"x_zerohop_rate_hint": "priority=urgent"}, 400, ["x-zerohop-rate-hint", "priority", "urgent"]),
+    ({"x_anthropic_rate_hint": "tokens=1", "x_zerohop_rate_hint": "tokens=2"}, 400, ["rate-hint"]),
+    ({"x_anthropic_rate_hint": "priority=high"}, 403, ["priority"]),
+    ({"x_anthropic_cuda_stream": "fast"}, 400, ["cuda-stream", "low-latency"]),
+    ({"x_anthropic_cuda_stream": "low-latency"}, 403, ["low-latency", "default"]),
+    ({"x_anthropic_debug": "everything"}, 400, ["x-anthropic-debug", "everything"]),
+    ({"x_anthropic_stream_buffering": "maybe"}, 400, ["x-anthropic-stream-buffering", "maybe"]),
+])
+def test_bad_hints(own, hints, status, words):
+    answer = hinted(own, own.plain, **hints)
+    assert answer.status == status, answer.body
+    for word in words:
+        assert word in answer.error["message"]
+    if "eu" in str(hints.values()) and status == 421 and "eu" in words:
+        assert answer.headers["location"] == "https://eu.example.com/v1/messages"
+
+
+def test_head_answers_before_the_body(own):
+    """Refused while the body is still to come."""
+    for headers, status in ((headers_for(key="wrong"), 401),
+                            (as_key(own.plain, x_anthropic_early_hint="model=nothing"), 404),
+                            (as_key(own.plain, x_anthropic_early_hint="region=eu"), 421),
+                            (as_key(own.plain, x_anthropic_cuda_stream="low-latency"), 403),
+                            ({**as_key(own.plain), "content-length": str(40 << 20)}, 413)):
+        with wire.Http2(own) as connection:
+            stream_id = connection.send_head(headers=headers)
+            connection.flush()
+            assert connection.finish(stream_id).status == status
+
+
+def test_a_hint_in_two_headers_of_one_name(own):
+    with wire.Http1(own) as connection:
+        lines = [f"{k}: {v}" for k, v in as_key(own.plain).items()]
+        lines += ["x-anthropic-rate-hint: tokens=1", "x-anthropic-rate-hint: tokens=2", "content-length: 2"]
+        connection.send(("POST /v1/messages HTTP/1.1\r\nhost: x\r\n" + "\r\n".join(lines) + "\r\n\r\n{}").encode())
+        assert connection.read_answer().status == 400
+
+
+def test_trace_context(own):
+    parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+    answer = hinted(own, own.plain, traceparent=parent)
+    trace = answer.headers["x-anthropic-trace-id"]
+    assert re.fullmatch(rf"00-{trace}-[0-9a-f]{{16}}-01", answer.headers["traceparent"])
+    assert trace != parent[3:35]
+    ignored = hinted(own, own.plain, traceparent="00-zz")
+    assert ignored.status == 200 and "traceparent" not in ignored.headers
+    assert all(word in answer.headers["server-timing"] for word in ("dispatch", "queue", "prefill", "ttft", "total"))
+
+
+# --- order ---------------------------------------------------------------------------------------
+@pytest.fixture
+def busy():
+    """One slot, so that the order in which waiting requests start is the order of their ends."""
+    running = servers.Server([null_model(slots=1)], keys=(), start=False)
+    running.keys = {name: running.create_key(name, "--priority-max", "high", "--lanes", "*") for name in "ab"}
+    running.start()
+    with running:
+        yield running
+
+
+def in_order(server, calls):
+    """Sends each call while one request runs, in this order; returns their names in the order they ended."""
+    ended, lock = [], threading.Lock()
+
+    def one(name, key, hints):
+        answer = hinted(server, server.keys[key], null_params("tokens=4 delay_ms=10"), **hints)
+        assert answer.status == 200, answer.body
+        with lock:
+            ended.append(name)
+    threads = [threading.Thread(target=one, args=("first", "a", {}))]
+    threads[0].start()
+    blocker = threading.Thread(target=post, args=(server, null_params("tokens=100 delay_ms=10")),
+                               kwargs={"headers": as_key(server.keys["a"])})
+    threads[0].join()
+    blocker.start()
+    time.sleep(0.2)
+    for name, key, hints in calls:
+        threads.append(threading.Thread(target=one, args=(name, key, hints)))
+        threads[-1].start()
+        time.sleep(0.02)
+    for thread in threads:
+        thread.join()
+    blocker.join()
+    return ended[1:]
+
+
+def test_high_goes_first(busy):
+    low, high = {"x_anthropic_rate_hint": "priority=low"}, {"x_anthropic_rate_hint": "priority=high"}
+    assert in_order(busy, [("low", "a", low), ("normal", "a", {}), ("high", "a", high)])[0] == "high"
+
+
+def test_low_waits_a_little(busy):
+    low = {"x_anthropic_rate_hint": "priority=low"}
+    assert in_order(busy, [("low", "a", low), ("normal", "a", {})]) == ["normal", "low"]
+
+
+def test_one_workspace_does_not_hold_up_the_other(busy):
+    hint = {"x_anthropic_rate_hint": "tokens=2000"}
+    order = in_order(busy, [(f"a{i}", "a", hint) for i in range(8)] + [("b", "b", hint)])
+    assert order.index("b") <= 2
+
+
+# --- one request under the three versions --------------------------------------------------------
+VERSIONS = ["2023-06-01", "2026-10-21", "2024-07-15"]
+
+
+def under(server, version, body, **more):
+    return post(server, body, headers=headers_for(key=server.plain["secret"], version=version, **more))
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_versions_cap(own, version):
+    counted = under(own, version, {"model": NULL, "messages": user("null: tokens=500")})
+    old = version == "2024-07-15"
+    assert counted.status == 400 and "max_tokens" in counted.error["message"]
+    body = {"model": NULL, "max_tokens": 30, "messages": user("null: tokens=500")}
+    usage = under(own, version, body).json()["usage"]
+    assert usage["output_tokens"] == (30 - usage["input_tokens"] if old else 30)
+    long_input = {**body, "messages": user("null: tokens=500 text=" + "word " * 50)}
+    refused = under(own, version, long_input)
+    assert refused.status == (400 if old else 200)
+    if old:
+        assert "30" in refused.error["message"] and re.search(r"is \d\d tokens", refused.error["message"])
+    capped = under(own, version, {**body, "max_tokens": 200, "max_output_tokens": 7})
+    assert capped.status == (200 if old else 400)
+    if old:
+        assert capped.json()["usage"]["output_tokens"] == 7
+        assert under(own, version, {"model": NULL, "max_output_tokens": 7,
+                                    "messages": user("null: tokens=500")}).status == 200
+    else:
+        assert "max_output_tokens" in capped.error["message"]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_versions_stop(own, version):
+    old = version == "2024-07-15"
+    body = {"model": NULL, "max_tokens": 100, "stop_sequences": ["our"],
+            "messages": user("null: tokens=9 text=one two three fourteen five")}
+    answer = under(own, version, body).json()
+    assert answer["stop_reason"] == "stop_sequence" and answer["stop_sequence"] == "our"
+    assert answer["content"][0]["text"] == ("one two three fourteen" if old else "one two three f")
+    objects = under(own, version, {**body, "stop_sequences": [{"type": "text", "text": "our"}]})
+    assert objects.status == (200 if old else 400)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("hint", [None, "on", "off"])
+def test_versions_buffering(own, version, hint):
+    more = {"x_anthropic_stream_buffering": hint} if hint else {}
+    _, _, events = stream(own, {**null_params("tokens=30 delay_ms=3"), "stream": True},
+                    headers=headers_for(key=own.plain["secret"], version=version, **more))
+    deltas = [e for e in events if e.name == "content_block_delta"]
+    merged = hint == "on" or (hint is None and version == "2024-07-15")
+    assert (len(deltas) < 15) if merged else (len(deltas) == 30)
