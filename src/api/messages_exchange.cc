@@ -37,7 +37,8 @@ MessagesExchange::MessagesExchange(const ServiceOptions& options, const Catalog&
       catalog_(catalog),
       responder_(responder),
       head_(std::move(head)),
-      body_(options.body_cap_bytes, head_.content_length, options.body_budget) {
+      body_(options.body_cap_bytes, head_.content_length, options.body_budget,
+            BodyBudget::slot_of(head_.principal.workspace)) {
     if (head_.record != nullptr) {  // known even when no answer is ever begun
         head_.record->request_id = head_.answer.request_id;
         head_.record->trace_id = head_.answer.trace_id;

@@ -74,7 +74,7 @@ TEST_F(ServiceTest, LargeJsonIsGzippedWhenAsked) {
 }
 
 TEST_F(ServiceTest, BodiesBeyondTheirMemoryAreRefused) {
-    BodyBudget budget(100'000);
+    BodyBudget budget(100'000, 100'000);
     options_.body_budget = &budget;
     FakeResponder holder_responder(loop_);
     auto& first = send(head_of("POST", "/v1/messages"));  // makes the service

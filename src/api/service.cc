@@ -145,7 +145,7 @@ std::unique_ptr<wire::Exchange> Service::answer(const wire::RequestHead& head,
         record->key_id = decision->principal.key_id;
     }
     std::ranges::move(decision->response_headers, std::back_inserter(context.headers));
-    if (auto ok = check_size(head); !ok) return refuse(ok.error());
+    if (auto ok = check_size(head, decision->principal); !ok) return refuse(ok.error());
 
     if (route->id == RouteId::kToken)
         return std::make_unique<TokenExchange>(
@@ -188,10 +188,12 @@ Result<HeadDecision> Service::decide(const wire::RequestHead& head) const {
     return decision;
 }
 
-Status Service::check_size(const wire::RequestHead& head) const {
+Status Service::check_size(const wire::RequestHead& head, const Principal& principal) const {
     if (head.content_length > options_.body_cap_bytes)
         return std::unexpected(body_too_large(options_.body_cap_bytes));
-    if (options_.body_budget != nullptr && !options_.body_budget->has_room_for(head.content_length))
+    if (options_.body_budget != nullptr &&
+        !options_.body_budget->has_room_for(BodyBudget::slot_of(principal.workspace),
+                                            head.content_length))
         return std::unexpected(bodies_full());
     return {};
 }

@@ -196,7 +196,7 @@ TEST(Body, HoldsToTheCap) {
 }
 
 TEST(Body, DrawsOnTheBudgetOfAllAndGivesItBack) {
-    BodyBudget budget(200'000);
+    BodyBudget budget(200'000, 160'000);
     {
         Body one(150'000, 150'000, &budget);
         ASSERT_TRUE(one.append("x"));
@@ -204,18 +204,25 @@ TEST(Body, DrawsOnTheBudgetOfAllAndGivesItBack) {
         ASSERT_TRUE(one.append(std::string(149'999, 'x')));
         EXPECT_EQ(budget.used_bytes(), 150'000);
         EXPECT_EQ(one.bytes().size(), 150'000U);
-        EXPECT_FALSE(budget.has_room_for(60'000));
+        EXPECT_FALSE(budget.has_room_for(0, 20'000));
 
-        Body other(150'000, -1, &budget);
+        Body other(150'000, -1, &budget, 1);
         ASSERT_TRUE(other.append(std::string(10'000, 'y')));
         const Status refused = other.append(std::string(80'000, 'y'));
         ASSERT_FALSE(refused);
         EXPECT_EQ(refused.error().code, Code::kOverloaded);
         other.clear();
         EXPECT_EQ(budget.used_bytes(), 150'000);
+
+        // Room for others, but this workspace has had its share.
+        Body greedy(150'000, -1, &budget);
+        EXPECT_FALSE(greedy.append(std::string(20'000, 'z')));
+        EXPECT_TRUE(budget.has_room_for(1, 20'000));
+        ASSERT_TRUE(other.append(std::string(20'000, 'y')));
     }
     EXPECT_EQ(budget.used_bytes(), 0);
-    EXPECT_TRUE(budget.has_room_for(200'000));
+    EXPECT_TRUE(budget.has_room_for(0, 160'000));
+    EXPECT_FALSE(budget.has_room_for(0, 160'001));
 }
 
 TEST(Body, UndoesGzipInAnySplit) {

@@ -173,7 +173,9 @@ Status Server::Parts::start_api() {
     options.sampling_params = config.api.sampling_params == "strict" ? api::SamplingParams::kStrict
                                                                      : api::SamplingParams::kAccept;
     options.body_cap_bytes = config.limits.body_bytes;
-    body_budget = std::make_unique<api::BodyBudget>(config.limits.total_buffer_bytes);
+    body_budget = std::make_unique<api::BodyBudget>(
+        config.limits.total_buffer_bytes,
+        std::max(config.limits.total_buffer_bytes / 2, config.limits.body_bytes));
     options.body_budget = body_budget.get();
     options.cors_origins = config.api.cors_origins;
     options.ping_interval_ms = config.api.ping_s * 1000;
