@@ -81,6 +81,14 @@ void MessagesExchange::on_body_end() {
         fail_with(ok.error());
         return;
     }
+    parsed->request.id = head_.answer.request_id;
+    Result<SkeletonSummary> skeleton = head_.skeleton->read(parsed->request, head_.strict_skeleton);
+    if (!skeleton) {
+        fail_with(skeleton.error());
+        return;
+    }
+    if (head_.debug_skeleton)
+        head_.answer.headers.push_back({"x-anthropic-skeleton", std::move(skeleton->header)});
     submit(std::move(*parsed));
 }
 
@@ -92,7 +100,6 @@ void MessagesExchange::submit(ParsedMessages parsed) {
                           .model = parsed.request.model,
                           .context_management = parsed.context_management};
     auto request = std::make_shared<Request>(std::move(parsed.request));
-    request->id = head_.answer.request_id;
     request->trace_id = head_.answer.trace_id;
     request->principal = head_.principal;
     const Admission::Terms terms = head_.admission->terms();

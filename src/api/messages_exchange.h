@@ -20,6 +20,7 @@
 #include "api/messages_parse.h"
 #include "api/messages_render.h"
 #include "api/options.h"
+#include "api/skeleton_step.h"
 #include "request/stream.h"
 #include "wire/http.h"
 
@@ -31,8 +32,11 @@ struct MessagesHead {
     Version version = Version::k2026_10_21;
     AnswerContext answer;
     Principal principal;
-    AccessRecord* record = nullptr;  // to fill in, outlives the exchange; null: nobody asks
+    AccessRecord* record = nullptr;        // to fill in, outlives the exchange; null: nobody asks
     std::unique_ptr<Admission> admission;  // never null
+    SkeletonStep* skeleton = nullptr;
+    bool debug_skeleton = false;   // x-anthropic-debug: skeleton
+    bool strict_skeleton = false;  // x-anthropic-skeleton: strict
     std::string content_encoding;
     std::int64_t content_length = -1;
     MonoNs received_ns = 0;

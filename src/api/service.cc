@@ -57,6 +57,13 @@ std::string lower_case(std::string_view text) {
     return out;
 }
 
+// Whether `x-anthropic-<name>` or its alias has this value; what is malformed was refused before.
+bool asks(const wire::RequestHead& head, std::string_view name, std::string_view value) {
+    for (const std::string_view prefix : {"x-anthropic-", "x-zerohop-"})
+        if (lower_case(head.header(std::string(prefix) + std::string(name))) == value) return true;
+    return false;
+}
+
 Error unknown_version(std::string_view value) {
     return Error{
         .code = Code::kInvalidRequest,
@@ -176,6 +183,9 @@ std::unique_ptr<wire::Exchange> Service::answer(const wire::RequestHead& head,
                      .principal = std::move(decision->principal),
                      .record = record,
                      .admission = std::move(decision->admission),
+                     .skeleton = &skeleton_,
+                     .debug_skeleton = asks(head, "debug", "skeleton"),
+                     .strict_skeleton = asks(head, "skeleton", "strict"),
                      .content_encoding = lower_case(head.header("content-encoding")),
                      .content_length = head.content_length,
                      .received_ns = head.first_byte_ns != 0 ? head.first_byte_ns : options_.now()});

@@ -16,6 +16,7 @@
 #include "api/messages_exchange.h"
 #include "api/options.h"
 #include "api/routes.h"
+#include "api/skeleton_step.h"
 #include "wire/http.h"
 
 namespace zerohop::api {
@@ -46,6 +47,7 @@ class Service final : public wire::Dispatcher {
 
     ServiceOptions options_;
     Catalog catalog_;
+    SkeletonStep skeleton_;
 };
 
 }  // namespace zerohop::api
