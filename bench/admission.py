@@ -171,10 +171,10 @@ def whole_path(args, out):
 
 # --- who waits for whom --------------------------------------------------------------------------
 class Crowd:
-    """Clients of one key that keep `n` requests in flight until they are told to stop."""
+    """Clients of one key that keep `n` requests in flight. At the end the last ones are cancelled, or awaited."""
 
-    def __init__(self, ask, n):
-        self.ask, self.n, self.answers, self.stopped = ask, n, [], False
+    def __init__(self, ask, n, awaited=False):
+        self.ask, self.n, self.awaited, self.answers, self.stopped = ask, n, awaited, [], False
 
     async def _one(self):
         while not self.stopped:
@@ -189,12 +189,16 @@ class Crowd:
 
     async def __aexit__(self, *_):
         self.stopped = True
-        await asyncio.gather(*self.tasks)
+        if not self.awaited:
+            for task in self.tasks:
+                task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=not self.awaited)
 
 
-def asker(server, secret, rng, max_tokens=32, hint=None):
+def asker(server, secret, rng, max_tokens=32, hint=None, on_delta=None):
     headers = [("x-api-key", secret)] + ([("x-anthropic-rate-hint", hint)] if hint else [])
-    return lambda: messages(server.port, "bench", unrelated_prompt(rng, PROMPT_TOKENS), max_tokens, headers=headers)
+    return lambda: messages(server.port, "bench", unrelated_prompt(rng, PROMPT_TOKENS), max_tokens, headers=headers,
+                            on_delta=on_delta)
 
 
 async def ttfts(ask, n, gap_s):
@@ -238,14 +242,14 @@ async def low_extra(server, secrets, args, rng):
 async def throughput_beside(server, secrets, args, rng, others):
     async with Crowd(asker(server, secrets["b"], rng), others):
         await asyncio.sleep(2)
-        began = time.monotonic()
-        async with Crowd(asker(server, secrets["a"], rng), 4) as crowd:
+        pieces = []
+        async with Crowd(asker(server, secrets["a"], rng, on_delta=pieces.append), 4):
             await asyncio.sleep(args.window_s)
-        return sum(a.output_tokens for a in crowd.answers) / (time.monotonic() - began)
+            return len(pieces) / args.window_s
 
 
 async def overload(server, secrets, args, rng):
-    async with Crowd(asker(server, secrets["b"], rng), 10 * args.slots) as crowd:
+    async with Crowd(asker(server, secrets["b"], rng), 10 * args.slots, awaited=True) as crowd:
         await asyncio.sleep(args.overload_s)
     lost = [a for a in crowd.answers if not a.proper()]
     return {"lost": len(lost), "target": 0, "met": not lost, "answers": len(crowd.answers),
@@ -270,6 +274,8 @@ def waiting(args, out):
                 extra.append(asyncio.run(low_extra(server, secrets, args, rng)))
                 many, few = ((64, 4) if rep % 2 == 0 else (4, 64))
                 got = {n: asyncio.run(throughput_beside(server, secrets, args, rng, n)) for n in (many, few)}
+                if got[4] == 0:
+                    raise SystemExit("fair_ratio: nothing was answered within --window-s; make it longer")
                 fair.append(got[64] / got[4])
                 say(f"high/unloaded {ratios[-1]:.2f}, low extra {extra[-1]:.0f} ms, fair {fair[-1]:.2f}")
             out["high_ttft_ratio"] = figure(ratios, 1.5, "lower")
