@@ -109,12 +109,12 @@ async def interleaved(name, sides, reps, seed, once):
 
 # --- the peer's best flags ---------------------------------------------------------------------------
 
-def peer_candidates(cores):
-    for fa, unified, threads in itertools.product(("on", "off"), (True, False), {1, cores}):
+def peer_layouts():
+    for fa, unified in itertools.product(("on", "off"), (True, False)):
         for kv in ("f16", "bf16", "q8_0") if fa == "on" else ("f16",):
-            flags = ["-np", "8", "-c", "16384", "-t", str(threads), "-fa", fa, "-ctk", kv, "-ctv", kv,
-                     "--kv-unified" if unified else "--no-kv-unified"]
-            yield flags
+            # As much KV as zerohop's default; a slot of its own must hold the 4,000-token prompt.
+            yield ["-np", "8", "-c", "8192" if unified else "49152", "-fa", fa, "-ctk", kv, "-ctv", kv,
+                   "--kv-unified" if unified else "--no-kv-unified"]
 
 
 def best_peer_flags(args, cache):
@@ -125,23 +125,28 @@ def best_peer_flags(args, cache):
     kept = cache / f"peer-{digest.hexdigest()[:16]}.json"
     if kept.exists():
         return json.loads(kept.read_text())
-    best = None
-    tried = []
-    for flags in peer_candidates(os.cpu_count()):
+    best, tried = (0, None), []
+
+    def attempt(flags):
+        nonlocal best
         try:
             with Side("peer", lambda: llama_server(args.peer, args.gguf, flags=flags), "peer") as side:
-                asyncio.run(eight_clients(side, random.Random(0)))
+                asyncio.run(decode_rate(side, random.Random(0)))
                 rate, ttft = asyncio.run(eight_clients(side, random.Random(1)))
                 single = asyncio.run(decode_rate(side, random.Random(2)))
         except RuntimeError as e:
             tried.append({"flags": " ".join(flags), "error": str(e)})
-            continue
+            return
         tried.append({"flags": " ".join(flags), "tokens_s_8": round(rate, 1), "ttft_8": round(ttft, 2),
                       "tokens_s_1": round(single, 1)})
         print(f"  peer {' '.join(flags)}: {rate:.1f} tok/s at 8, {single:.1f} at 1", file=sys.stderr, flush=True)
-        score = rate * single
-        if best is None or score > best[0]:
-            best = (score, flags)
+        best = max(best, (rate * single, flags))
+
+    # Layouts with all cores first, then the best of them with fewer threads.
+    for layout in peer_layouts():
+        attempt([*layout, "-t", str(os.cpu_count())])
+    if os.cpu_count() > 1:
+        attempt([*best[1][:-1], str(os.cpu_count() // 2)])
     out = {"flags": best[1], "tried": tried}
     kept.parent.mkdir(parents=True, exist_ok=True)
     kept.write_text(json.dumps(out))
