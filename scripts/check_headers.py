@@ -53,7 +53,7 @@ def check(header: pathlib.Path, flags, compiler):
     name = str(header.relative_to(ROOT))
     if "#pragma once" not in text:
         return f"{name}: no #pragma once"
-    if not text.startswith("//"):
+    if not text.startswith(("//", "/*")):
         return f"{name}: must open with what it is for, who owns it, what fails"
     include = header.relative_to(ROOT / "src")
     done = subprocess.run([compiler, *flags, "-Wno-psabi", "-x", "c++", "-fsyntax-only", "-"], capture_output=True, text=True,
