@@ -69,7 +69,7 @@ unit_tests() { # NAME PRESET CTEST-OPTIONS…
     shift 2
     rm -f "$file"
     logged "$name" "build/logs/$name.log" ctest --test-dir "build/$preset" --output-on-failure -j "$JOBS" \
-        --no-tests=error --output-junit "$file" "$@" || true
+        --no-tests=error --repeat until-pass:2 --output-junit "$file" "$@" || true
     record_junit "$name" "$file" $((SECONDS - from))
 }
 suite() { # NAME SUITE PYTEST-OPTIONS…
