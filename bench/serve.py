@@ -205,9 +205,23 @@ async def overload(side, rng, seconds, clients):
 
 # --- the run -----------------------------------------------------------------------------------------
 
+class Figures(dict):
+    """The result; kept on disk after each figure, so that an interrupted run is not lost."""
+
+    def __init__(self, path, *args):
+        super().__init__(*args)
+        self.path = path
+
+    def __setitem__(self, key, value):
+        super().__setitem__(key, value)
+        if self.path:
+            pathlib.Path(self.path).write_text(json.dumps(self, indent=1) + "\n")
+
+
 def run(args):
     cache = pathlib.Path(args.cache)
-    out = {"bench": "serve", "machine": machine(), "repetitions": args.reps}
+    out = Figures(args.out)
+    out.update({"bench": "serve", "machine": machine(), "repetitions": args.reps})
     peer = best_peer_flags(args, cache)
     out["peer_flags"] = " ".join(peer["flags"])
     out["peer_tried"] = peer["tried"]
@@ -268,6 +282,7 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--overload-s", type=float, default=60)
     parser.add_argument("--log", default="/dev/null")
+    parser.add_argument("--out", help="file to keep the figures in as they come")
     parser.add_argument("--json", action="store_true", help="one JSON object as the last line, nothing after it")
     args = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
