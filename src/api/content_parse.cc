@@ -33,20 +33,6 @@ constexpr std::string_view kUnsupportedBlocks[] = {"tool_use",
                                                    "compaction",
                                                    "fallback"};
 
-std::string_view role_name(Role role) {
-    switch (role) {
-        case Role::kSystem:
-            return "system";
-        case Role::kUser:
-            return "user";
-        case Role::kAssistant:
-            return "assistant";
-        case Role::kTool:
-            return "tool";
-    }
-    return "";
-}
-
 // Reasoning of an earlier turn. It is checked for shape and dropped: a model without reasoning
 // never saw it, and templates of reasoning models leave out that of earlier turns too.
 Status dropped_block(object block, const Path& path, bool redacted) {
@@ -103,7 +89,7 @@ Status ContentParser::citations(const Field& field, const Path& owner, Role role
     if (role != Role::kAssistant && version_ == Version::k2026_10_21 &&
         list->begin() != list->end())
         return bad_field(path, fmt::format("not accepted on {} text under anthropic-version {}",
-                                           role_name(role), version_name(version_)));
+                                           name_of(role), version_name(version_)));
     return {};
 }
 

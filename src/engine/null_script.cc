@@ -107,24 +107,10 @@ std::string joined(const Turn& turn) {
     return text;
 }
 
-std::string_view role_name(Role role) {
-    switch (role) {
-        case Role::kSystem:
-            return "system";
-        case Role::kUser:
-            return "user";
-        case Role::kAssistant:
-            return "assistant";
-        case Role::kTool:
-            return "tool";
-    }
-    return "user";
-}
-
 std::string echoed(const Request& request) {
     std::string out;
     for (const Turn& turn : request.turns)
-        out += fmt::format("[{}]{}", role_name(turn.role), joined(turn));
+        out += fmt::format("[{}]{}", name_of(turn.role), joined(turn));
     return out;
 }
 

@@ -22,20 +22,6 @@ constexpr const char* kChatml =
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
 
-const char* role_name(Role role) {
-    switch (role) {
-        case Role::kSystem:
-            return "system";
-        case Role::kUser:
-            return "user";
-        case Role::kAssistant:
-            return "assistant";
-        case Role::kTool:
-            return "tool";
-    }
-    return "user";
-}
-
 std::string piece(const llama_vocab* vocab, llama_token token) {
     if (token == LLAMA_TOKEN_NULL) return {};
     return common_token_to_piece(vocab, token, true);
@@ -297,7 +283,7 @@ Result<Prompt> PromptRenderer::run_template(const Messages& messages, bool think
         auto list = jinja::mk_val<jinja::value_array>();
         for (const Message& message : messages) {
             auto object = jinja::mk_val<jinja::value_object>();
-            object->insert("role", text_value(role_name(message.role), false));
+            object->insert("role", text_value(std::string(name_of(message.role)), false));
             jinja::value content = text_value(message.content, true);
             if (traits_.typed_content) {
                 auto part = jinja::mk_val<jinja::value_object>();

@@ -5,10 +5,12 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/clock.h"
@@ -18,6 +20,12 @@
 namespace zerohop {
 
 enum class Role : std::uint8_t { kSystem, kUser, kAssistant, kTool };
+
+// As dialects and chat templates spell it; a literal, so data() ends with a zero.
+constexpr std::string_view name_of(Role role) {
+    constexpr std::string_view kNames[] = {"system", "user", "assistant", "tool"};
+    return kNames[static_cast<std::size_t>(role)];
+}
 
 // One turn of the conversation, text only for now; adjacent turns of a role are already merged.
 // Parts stay apart so that later work can place cache breakpoints between them.
