@@ -74,31 +74,31 @@ build_key() { # SRC OPTIONS…
 }
 
 llama_build() { # NAME TARGETS SRC OPTIONS…
-    local name=$1 targets=$2 src=$3 out options launcher=() flags=() fix=$ZEROHOP_ROOT/cmake/gcc12_amx.h
+    local name=$1 targets=$2 src=$3 out options launcher=() flags=-w include= fix=$ZEROHOP_ROOT/cmake/gcc12_amx.h
     shift 3
     [[ -f $src/CMakeLists.txt && -d $src/ggml ]] || die "$src is not a llama.cpp checkout" "LLAMA_CPP_SOURCE_DIR must name one (v0.4.0), or be unset."
     command -v ccache >/dev/null && launcher=(-DCMAKE_C_COMPILER_LAUNCHER=ccache -DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
     options=(-DCMAKE_BUILD_TYPE=Release -DBUILD_SHARED_LIBS=OFF -DLLAMA_OPENSSL=OFF -DGGML_OPENMP=OFF
         -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_TOOLS=OFF -DLLAMA_BUILD_APP=OFF
         -DLLAMA_BUILD_UI=OFF -DLLAMA_BUILD_SERVER=OFF -DLLAMA_BUILD_COMMON=ON -DLLAMA_USE_PREBUILT_UI=OFF "$@")
+    # With AVX512-FP16 ggml's f16 kernels work in steps of 128 values and do the rest one by one through a table:
+    # heads of 64 values, as many small models have, then decode and prefill 3-5 times slower (docs/decisions/0005).
+    [[ $(c++ -dumpmachine) == x86_64* ]] && flags+=" -mno-avx512fp16"
     # g++ before 13 miscompiles AMX configuration (cmake/gcc12_amx.h says how); harmless without AMX.
     if [[ $(c++ -dumpmachine) == x86_64* ]] && c++ --version | head -n 1 | grep -qv clang && (($(c++ -dumpversion) < 13)); then
         options+=("-DZEROHOP_FIX=$(sha256sum "$fix" | cut -c1-12)")
-    else
-        fix=
+        include="-include $ZEROHOP_CACHE/gcc12_amx.h " # copied, so that the build does not depend on where this checkout lies
     fi
+    options+=("-DCMAKE_C_FLAGS=$flags" "-DCMAKE_CXX_FLAGS=$include$flags")
     out=$ZEROHOP_CACHE/$name-$(build_key "$src" "${options[@]}")
     if [[ ! -f $out/.complete ]]; then
         lock "$name"
         [[ -f $out/.complete ]] && { echo "$out"; return; }
         say "   building llama.cpp for this CPU (about 4 minutes on 2 cores, once)"
         mkdir -p "$out"
-        if [[ -n $fix ]]; then # copied, so that the build does not depend on where this checkout lies
-            cp "$fix" "$ZEROHOP_CACHE/gcc12_amx.h"
-            flags=("-DCMAKE_CXX_FLAGS=-include $ZEROHOP_CACHE/gcc12_amx.h -w" -DCMAKE_C_FLAGS=-w)
-        fi
+        [[ -n $include ]] && cp "$fix" "$ZEROHOP_CACHE/gcc12_amx.h"
         logged "$name: configure" "$ZEROHOP_CACHE/logs/$name-configure.log" \
-            cmake -S "$src" -B "$out" -G Ninja "${launcher[@]}" "${options[@]}" "${flags[@]}" ||
+            cmake -S "$src" -B "$out" -G Ninja "${launcher[@]}" "${options[@]}" ||
             die "llama.cpp did not configure"
         # shellcheck disable=SC2086
         logged "$name: build" "$ZEROHOP_CACHE/logs/$name-build.log" \

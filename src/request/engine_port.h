@@ -6,7 +6,10 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "base/notify.h"
 #include "request/request.h"
@@ -37,7 +40,24 @@ struct EngineStats {
     std::uint64_t output_tokens = 0;
     std::uint64_t cancelled = 0;
     std::uint64_t last_cancel_ns = 0;  // flag seen → KV free, of the last cancelled sequence
+    // Caches, since the start. Blocks of 16 tokens, of all prompts.
+    std::uint64_t block_needs = 0, block_hits = 0, evicted_blocks = 0;
+    std::uint64_t drafts_proposed = 0, drafts_accepted = 0;  // tokens
+    std::uint64_t pool_tokens = 0;                           // held: running and cached
+    std::uint64_t host_bytes = 0;                            // of saved prefixes in host memory
 };
+
+// One cached prompt beginning. The list is a snapshot, at most a second old.
+struct CacheEntry {
+    std::uint64_t id = 0;
+    std::string workspace;
+    std::uint32_t tokens = 0;
+    std::uint64_t hits = 0;       // requests that began with a part of it
+    MonoNs pinned_until = 0;      // 0: not pinned
+    bool running = false;         // a request is using it
+    bool in_host_memory = false;  // else in the model's KV pool
+};
+using CacheList = std::vector<CacheEntry>;
 
 class EnginePort : public Notifier {
   public:
@@ -50,6 +70,15 @@ class EnginePort : public Notifier {
     virtual void submit(RequestPtr request, StreamPtr stream) = 0;
 
     virtual EngineStats stats_approx() const = 0;
+
+    // What is cached; null: this engine caches nothing.
+    virtual std::shared_ptr<const CacheList> cached_approx() const { return nullptr; }
+    // Forgets what a workspace has cached: one entry, or all of it (id 0), pins included. What
+    // running requests use goes when they end. Done before the engine's next step.
+    virtual void forget_cached(std::string_view workspace, std::uint64_t id) {
+        (void)workspace;
+        (void)id;
+    }
 
     // No new work: submit fails with kUnavailable; running work goes on.
     virtual void drain() = 0;

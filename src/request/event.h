@@ -25,7 +25,9 @@ enum class StopReason : std::uint8_t {
 struct Usage {
     std::int32_t input_tokens = 0;       // whole prompt, template included, cached part included
     std::int32_t cache_read_tokens = 0;  // part of the input whose KV was already there
-    std::int32_t output_tokens = 0;      // every sampled token, the end-of-turn token excluded
+    // Part of the input that was computed and is kept because of a breakpoint, by its time.
+    std::int32_t cache_write_5m_tokens = 0, cache_write_1h_tokens = 0;
+    std::int32_t output_tokens = 0;  // every sampled token, the end-of-turn token excluded
 };
 
 // The prompt is rendered, tokenized and accepted. input_tokens is final.
@@ -44,6 +46,7 @@ struct Done {
     StopReason reason = StopReason::kEndTurn;
     std::string stop_sequence;  // the one that matched, for kStopSequence
     Usage usage;
+    MonoNs cached_until_ns = 0;  // when the last breakpoint's pin ends; 0: nothing was pinned
     // Stamps of the request's life in the engine, mono ns; 0 where it never happened.
     MonoNs admitted_ns = 0, prefill_done_ns = 0, first_token_ns = 0, done_ns = 0;
 };

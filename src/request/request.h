@@ -5,6 +5,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -53,6 +54,19 @@ enum class StopRule : std::uint8_t {
     kWholeToken,   // looked for after each token but the first; the token that completes it is sent
 };
 
+// A hash of a prompt's structure; both 0: none.
+struct StructureKey {
+    std::uint64_t lo = 0, hi = 0;
+    bool empty() const { return lo == 0 && hi == 0; }
+    friend bool operator==(const StructureKey&, const StructureKey&) = default;
+};
+
+// A place of the prompt up to which its KV is to be kept for some time (cache_control).
+struct CacheBreakpoint {
+    std::uint32_t turn = 0, part = 0;  // behind this part of this turn
+    MonoNs ttl_ns = 0;                 // from the end of the prompt's computation, and each use
+};
+
 struct Request {
     std::string id;        // "req_…", for logs
     std::string trace_id;  // 32 hex digits
@@ -66,6 +80,12 @@ struct Request {
     std::vector<std::string> stop_sequences;  // non-empty UTF-8
     StopRule stop_rule = StopRule::kBeforeMatch;
     Sampling sampling;
+    // What may be shared, and how long. The engine derives whose it is from principal.workspace.
+    std::vector<CacheBreakpoint> breakpoints;  // in the prompt's order, at most 4
+    std::string cache_user;                    // not empty: cached for this user alone
+    // Of whole prompt, last turn, system + tools: drafts and expected lengths are looked up in this
+    // order. What a semantic anchor holds is part of each.
+    std::array<StructureKey, 3> structure;
     MonoNs received_ns = 0;  // first byte of the head
     MonoNs deadline_ns = 0;  // 0: none
     // How it is served, decided by its head.
