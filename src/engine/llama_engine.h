@@ -31,9 +31,12 @@ struct StepToken {
     std::int32_t sampled = -1;  // the token chosen from these logits
 };
 struct StepRecord {
-    std::span<const StepToken> tokens;   // empty for a removal
+    std::span<const StepToken> tokens;   // empty for a removal or a copy
+    std::int32_t chunk = 0;              // computed in batches of so many; 0: in one
     std::int32_t removed_sequence = -1;  // KV of this sequence from removed_from on is gone
     std::int32_t removed_from = 0;
+    std::int32_t copied_from = -1, copied_to = -1;  // the first copied_length tokens
+    std::int32_t copied_length = 0;
 };
 
 struct LlamaOptions {
@@ -70,6 +73,7 @@ struct LlamaOptions {
     std::int64_t queue_tokens = 1 << 20;       // their prompt and expected output in total
     std::shared_ptr<admit::QueueGauge> gauge;  // kept up to date for whoever asks; may be null
     std::vector<std::uint32_t> lane_reserved;  // slots by lane index (wait_queue.h)
+    bool side_prefill = true;                  // long prompts in a context of their own (on a CPU)
     bool prefix_cache = true;                  // requests share the KV of what they begin with
     bool drafts = true;                        // outputs of one structure run on verified drafts
     std::int64_t cache_host_bytes = -1;        // saved prefixes in host memory; -1: by free memory
@@ -96,10 +100,9 @@ struct TuneRow {
     bool flash_attention = false;
     std::string kv_type;
     bool unified = false;
-    double prefill_tps = 0;  // tokens/s, prompt of one chunk
+    double prefill_tps = 0;  // tokens/s, prompt of some hundred tokens
     double decode1_tps = 0;  // tokens/s of one sequence
     double decode8_tps = 0;  // tokens/s in total of eight, foreign cells beside them
-    double mixed_tps = 0;    // tokens/s of steps that decode eight beside a chunk of 48 tokens
     double score = 0;
     bool valid = true;  // false: this model or build cannot do it
 };

@@ -32,6 +32,7 @@ LlamaOptions base_options() {
     options.tune = false;
     options.threads = 1;  // the machine that tests is busy with other things
     options.sampling.temperature = 0.0F;
+    options.cache_host_bytes = 0;
     return options;
 }
 
@@ -150,7 +151,7 @@ class Replay {
         params.n_ctx = static_cast<std::uint32_t>(options.kv_tokens);
         params.n_batch = static_cast<std::uint32_t>(options.batch_tokens);
         params.n_ubatch = static_cast<std::uint32_t>(options.ubatch_tokens);
-        params.n_seq_max = static_cast<std::uint32_t>(options.max_sequences);
+        params.n_seq_max = 64;
         params.n_threads = params.n_threads_batch = options.threads;
         params.flash_attn_type = options.flash_attention.value_or(true)
                                      ? LLAMA_FLASH_ATTN_TYPE_ENABLED
@@ -165,11 +166,28 @@ class Replay {
                                 record.removed_from > 0 ? record.removed_from : -1, -1);
             return;
         }
-        const auto n = static_cast<std::int32_t>(record.tokens.size());
+        if (record.copied_from >= 0) {
+            llama_memory_seq_cp(llama_get_memory(context_.get()), record.copied_from,
+                                record.copied_to, 0, record.copied_length);
+            return;
+        }
+        const auto all = static_cast<std::int32_t>(record.tokens.size());
+        const std::int32_t chunk = record.chunk > 0 ? record.chunk : all;
+        for (std::int32_t at = 0; at < all; at += chunk)
+            ASSERT_NO_FATAL_FAILURE(
+                decode(record.tokens.subspan(static_cast<std::size_t>(at),
+                                             static_cast<std::size_t>(std::min(chunk, all - at)))));
+    }
+
+    int compared = 0;
+
+  private:
+    void decode(std::span<const StepToken> tokens) {
+        const auto n = static_cast<std::int32_t>(tokens.size());
         llama_batch batch = llama_batch_init(n, 0, 1);
         batch.n_tokens = n;
         for (std::int32_t i = 0; i < n; ++i) {
-            const StepToken& token = record.tokens[static_cast<std::size_t>(i)];
+            const StepToken& token = tokens[static_cast<std::size_t>(i)];
             batch.token[i] = token.token;
             batch.pos[i] = token.position;
             batch.n_seq_id[i] = 1;
@@ -179,8 +197,8 @@ class Replay {
         ASSERT_EQ(llama_decode(context_.get(), batch), 0);
         const std::int32_t vocab = llama_vocab_n_tokens(llama_model_get_vocab(model_.get()));
         for (std::int32_t i = 0; i < n; ++i) {
-            const StepToken& token = record.tokens[static_cast<std::size_t>(i)];
-            if (!token.logits) continue;
+            const StepToken& token = tokens[static_cast<std::size_t>(i)];
+            if (!token.logits || token.sampled < 0) continue;  // behind a refused draft
             const float* logits = llama_get_logits_ith(context_.get(), i);
             std::int32_t best = 0;
             for (std::int32_t k = 1; k < vocab; ++k)
@@ -191,9 +209,6 @@ class Replay {
         llama_batch_free(batch);
     }
 
-    int compared = 0;
-
-  private:
     struct Free {
         void operator()(llama_model* m) const { llama_model_free(m); }
         void operator()(llama_context* c) const { llama_free(c); }
@@ -204,18 +219,21 @@ class Replay {
 
 struct Recorded {
     std::vector<StepToken> tokens;
-    std::int32_t removed_sequence, removed_from;
+    StepRecord record;
+    explicit Recorded(const StepRecord& r) : tokens(r.tokens.begin(), r.tokens.end()), record(r) {}
+    StepRecord get() const {
+        StepRecord out = record;
+        out.tokens = tokens;
+        return out;
+    }
 };
 
 TEST(LlamaEngine, EightAtOnceEqualABareLoopWithTheSameSplit) {
     NEED_MODEL();
     LlamaOptions options = base_options();
+    options.side_prefill = false;
     std::vector<Recorded> records;
-    options.on_step = [&](const StepRecord& record) {
-        records.push_back({{record.tokens.begin(), record.tokens.end()},
-                           record.removed_sequence,
-                           record.removed_from});
-    };
+    options.on_step = [&](const StepRecord& record) { records.emplace_back(record); };
     std::vector<Answer> answers;
     {
         auto engine = load(options);
@@ -236,9 +254,7 @@ TEST(LlamaEngine, EightAtOnceEqualABareLoopWithTheSameSplit) {
         EXPECT_GT(answer.text.size(), 10U);
     }
     Replay replay(options);
-    for (const Recorded& record : records)
-        ASSERT_NO_FATAL_FAILURE(
-            replay.apply({record.tokens, record.removed_sequence, record.removed_from}));
+    for (const Recorded& record : records) ASSERT_NO_FATAL_FAILURE(replay.apply(record.get()));
     EXPECT_GE(replay.compared, 8 * 5);
 }
 
@@ -247,6 +263,7 @@ TEST(LlamaEngine, OneRequestEqualsABareLoop) {
     LlamaOptions options = base_options();
     options.threads = 1;
     options.step_ms = options.idle_step_ms = 0;  // the split is then known: whole, then one by one
+    options.drafts = false;
     std::vector<std::int32_t> prompt, output;
     options.on_step = [&](const StepRecord& record) {
         for (const StepToken& token : record.tokens)
@@ -465,12 +482,10 @@ TEST(LlamaEngine, KvShortagePausesTheYoungestInvisibly) {
     options.kv_tokens = 256;
     options.expected_output_tokens = 8;
     options.max_sequences = 4;
+    options.side_prefill = false;
+    options.prefix_cache = false;  // what was paused is computed again
     std::vector<Recorded> records;
-    options.on_step = [&](const StepRecord& record) {
-        records.push_back({{record.tokens.begin(), record.tokens.end()},
-                           record.removed_sequence,
-                           record.removed_from});
-    };
+    options.on_step = [&](const StepRecord& record) { records.emplace_back(record); };
     const char* topics[] = {"a lighthouse", "a violin", "a river", "a baker"};
     auto engine = load(options);
     std::vector<StreamPtr> streams;
@@ -491,9 +506,7 @@ TEST(LlamaEngine, KvShortagePausesTheYoungestInvisibly) {
     engine->stop();
     // Every token is the one a bare context chooses given the same batches, recomputation included.
     Replay replay(options);
-    for (const Recorded& record : records)
-        ASSERT_NO_FATAL_FAILURE(
-            replay.apply({record.tokens, record.removed_sequence, record.removed_from}));
+    for (const Recorded& record : records) ASSERT_NO_FATAL_FAILURE(replay.apply(record.get()));
 }
 
 TEST(LlamaEngine, AFullRingPausesThatSequenceOnly) {

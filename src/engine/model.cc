@@ -173,18 +173,20 @@ Result<std::shared_ptr<const Model>> Model::load(const LlamaOptions& options,
     if (llama_model_is_diffusion(model))
         return cannot_load(options.path, "diffusion models are not supported");
     describe(*out, options);
+    out->on_gpu = options.gpu_layers != 0 && llama_supports_gpu_offload();
     return out;
 }
 
-ContextPtr make_context(const Model& model, const Layout& layout, std::int32_t cells,
-                        std::int32_t sequences, std::int32_t batch, std::int32_t ubatch) {
+ContextPtr make_context(const Model& model, const Layout& layout, const ContextSize& size) {
     llama_context_params params = llama_context_default_params();
-    params.n_ctx = static_cast<std::uint32_t>(cells);
-    params.n_seq_max = static_cast<std::uint32_t>(sequences);
-    params.n_batch = static_cast<std::uint32_t>(std::max(batch, sequences));
-    params.n_ubatch = static_cast<std::uint32_t>(std::min(ubatch, batch));
-    // One row of logits per sequence: the buffers would otherwise hold a whole batch's.
-    params.n_outputs_max = static_cast<std::uint32_t>(sequences);
+    params.n_ctx = static_cast<std::uint32_t>(size.cells);
+    params.n_seq_max = static_cast<std::uint32_t>(size.sequences);
+    params.n_batch = static_cast<std::uint32_t>(std::max(size.batch, size.sequences));
+    params.n_ubatch = static_cast<std::uint32_t>(std::min(size.ubatch, size.batch));
+    // The buffers of logits would otherwise be for a whole batch.
+    params.n_outputs_max = static_cast<std::uint32_t>(std::min(size.outputs, size.batch));
+    params.cb_eval = size.on_node;
+    params.cb_eval_user_data = size.on_node_self;
     params.n_threads = layout.threads;
     params.n_threads_batch = layout.threads;
     params.flash_attn_type =

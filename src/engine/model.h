@@ -23,6 +23,7 @@ struct Model {
     std::int32_t trained_context = 0;
     std::int64_t file_bytes = 0;
     std::int64_t kv_elements = 0;  // K and V elements of one token, all layers (an estimate)
+    bool on_gpu = false;           // some layers are
     bool partial_removal = true;   // KV may be cut at any position (not recurrent)
 
     static Result<std::shared_ptr<const Model>> load(const LlamaOptions& options,
@@ -38,9 +39,18 @@ struct Layout {
     bool unified = true;
 };
 
-// cells: tokens of the whole KV cache. nullptr when this model cannot be laid out so.
-ContextPtr make_context(const Model& model, const Layout& layout, std::int32_t cells,
-                        std::int32_t sequences, std::int32_t batch, std::int32_t ubatch);
+struct ContextSize {
+    std::int32_t cells = 0;  // tokens of the whole KV cache
+    std::int32_t sequences = 1;
+    std::int32_t batch = 512, ubatch = 512;  // tokens
+    std::int32_t outputs = 1;                // rows of logits of one batch
+    // Sees nodes of the graph as they are computed (SidePrefill); null: nobody does.
+    bool (*on_node)(ggml_tensor*, bool ask, void* self) = nullptr;
+    void* on_node_self = nullptr;
+};
+
+// nullptr when this model cannot be laid out so.
+ContextPtr make_context(const Model& model, const Layout& layout, const ContextSize& size);
 
 // Bytes this process may still take: free memory, or less under a cgroup's limit.
 std::int64_t available_memory();

@@ -206,6 +206,19 @@ PromptRenderer::Messages PromptRenderer::fold_systems(const Messages& messages, 
 }
 
 Result<Prompt> PromptRenderer::render(const std::vector<Turn>& turns, bool continue_last) const {
+    return render_turns(turns, continue_last, true);
+}
+
+Result<Prompt> PromptRenderer::render_beginning(const std::vector<Turn>& turns) const {
+    Result<Prompt> prompt = render_turns(turns, false, false);
+    if (prompt) return prompt;
+    std::vector<Turn> more = turns;
+    more.push_back({.role = Role::kUser, .parts = {std::string()}});
+    return render_turns(more, false, false);
+}
+
+Result<Prompt> PromptRenderer::render_turns(const std::vector<Turn>& turns, bool continue_last,
+                                            bool generation) const {
     Messages messages;
     bool late_system = false;
     for (const Turn& turn : turns) {
@@ -218,20 +231,23 @@ Result<Prompt> PromptRenderer::render(const std::vector<Turn>& turns, bool conti
     const bool fold_first = first_system && !traits_.system_first;
     if (fold_first || (late_system && !traits_.system_anywhere))
         messages = fold_systems(messages, !traits_.system_first);
-    Result<Prompt> prompt = render_messages(messages, continue_last);
+    Result<Prompt> prompt = render_messages(messages, continue_last, generation);
     if (prompt || (!late_system && !first_system)) return prompt;
     // Rejected: once more with the late system turns folded, then with all of them.
     if (late_system) {
-        Result<Prompt> folded = render_messages(fold_systems(messages, false), continue_last);
+        Result<Prompt> folded =
+            render_messages(fold_systems(messages, false), continue_last, generation);
         if (folded) return folded;
     }
-    Result<Prompt> folded = render_messages(fold_systems(messages, true), continue_last);
+    Result<Prompt> folded =
+        render_messages(fold_systems(messages, true), continue_last, generation);
     return folded ? std::move(folded) : std::move(prompt);
 }
 
-Result<Prompt> PromptRenderer::render_messages(const Messages& messages, bool continue_last) const {
+Result<Prompt> PromptRenderer::render_messages(const Messages& messages, bool continue_last,
+                                               bool generation) const {
     if (!continue_last || messages.empty() || messages.back().role != Role::kAssistant)
-        return run_guarded(messages, true, true);
+        return run_guarded(messages, true, generation);
     const Messages before(messages.begin(), messages.end() - 1);
     // Without "thinking": a template that opens a thought would have the prefill be part of it.
     Result<Prompt> prompt = run_guarded(before, false, true);

@@ -52,6 +52,9 @@ class PromptRenderer {
     ~PromptRenderer();
 
     Result<Prompt> render(const std::vector<Turn>& turns, bool continue_last) const;
+    // The turns alone, as a prompt that has more of them would begin. A template that refuses to
+    // end there gets an empty user turn behind them.
+    Result<Prompt> render_beginning(const std::vector<Turn>& turns) const;
     const TemplateTraits& traits() const { return traits_; }
 
   private:
@@ -65,7 +68,10 @@ class PromptRenderer {
     PromptRenderer();
     void probe();
     Messages fold_systems(const Messages& messages, bool all) const;
-    Result<Prompt> render_messages(const Messages& messages, bool continue_last) const;
+    Result<Prompt> render_turns(const std::vector<Turn>& turns, bool continue_last,
+                                bool generation) const;
+    Result<Prompt> render_messages(const Messages& messages, bool continue_last,
+                                   bool generation) const;
     Result<Prompt> run_guarded(const Messages& messages, bool thinking, bool generation) const;
     Result<Prompt> run_template(const Messages& messages, bool thinking, bool generation) const;
 

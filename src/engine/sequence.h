@@ -3,22 +3,33 @@
 //     tokens:   [ prompt … | sampled … ]
 //     computed:  how many of them are in the KV cache; the rest is pending
 //
-// Decoding is the case of one pending token; a paused sequence loses its KV (computed = 0) and is
-// later computed again like a longer prompt. Owned and touched by the engine thread only.
+// Decoding is the case of one pending token. A paused sequence gives up its slot (computed = 0);
+// its KV stays cached while there is room, else it is computed again like a longer prompt. Owned
+// and touched by the engine thread only.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "base/clock.h"
+#include "draft/suffix_store.h"
 #include "engine/sampler.h"
+#include "kv/namespace.h"
+#include "kv/plans.h"
 #include "request/output_text.h"
 #include "request/request.h"
 #include "request/stream.h"
 
 namespace zerohop::engine {
+
+// A breakpoint of the request, found in its tokens.
+struct CacheMark {
+    std::int32_t tokens = 0;
+    MonoNs ttl_ns = 0;
+};
 
 struct Sequence {
     Sequence(RequestPtr r, StreamPtr s, std::vector<std::int32_t> t, const SamplerParams& params)
@@ -34,10 +45,23 @@ struct Sequence {
     std::vector<std::int32_t> tokens;
     std::int32_t prompt;        // of them from the request
     std::int32_t computed = 0;  // of them in the KV cache
+    std::int32_t held = 0;      // cells in the KV cache; more than computed: not yet accepted
     std::int32_t id = -1;       // in the KV cache; -1: holds none
+    bool beside = false;        // its prompt is computed in the side context
+    bool never_beside = false;  // that failed once
     std::uint64_t order = 0;    // of arrival: the largest is the youngest
     MonoNs since = 0;           // its prefill waits since then
-    bool preempted = false;     // gave way to a high-priority request; once is enough
+    kv::Namespace ns;           // whose cache entries it may use
+    kv::Expectation expected;   // of its output
+    std::vector<CacheMark> marks;
+    std::int32_t read = -1;  // prompt tokens found cached at its first start; -1: not started
+    MonoNs pinned_until = 0;
+    // While it waits for another one to compute its beginning (KvStore::wait_is_over).
+    std::int32_t wait_for = -1, wait_until = 0;
+    std::uint64_t wait_order = 0;
+    std::unique_ptr<draft::DraftSession> drafts;  // null: none wanted
+    draft::Draft draft;                           // proposed for the current step
+    bool preempted = false;  // gave way to a high-priority request; once is enough
     Sampler sampler;
     OutputText output;
     std::string unsent;         // text the ring had no room for

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <iterator>
 #include <utility>
 
 #include "base/check.h"
@@ -113,6 +114,8 @@ void TokenizerPool::work(Job&& job) {
             return;
         }
         ready.tokens = tokenizer_.encode(*prompt);
+        ready.request = job.request;
+        if (job.request->work == Work::kGenerate) mark(ready);
     } catch (const std::exception& e) {
         return refuse(stream, Code::kInternal, fmt::format("tokenizing failed: {}", e.what()));
     }
@@ -121,9 +124,29 @@ void TokenizerPool::work(Job&& job) {
         return refuse(stream, Code::kInvalidRequest, "messages: the prompt is empty");
     (void)stream.try_push(Prepared{static_cast<std::int32_t>(ready.tokens.size())});
     if (job.request->work == Work::kCount) return;
-    ready.request = std::move(job.request);
     ready.stream = std::move(job.stream);
     on_ready_(std::move(ready));
+}
+
+// A breakpoint lies where the prompt stops being what the conversation up to there would give: that
+// holds for any template, however it frames its turns.
+void TokenizerPool::mark(PreparedRequest& ready) const {
+    const Request& request = *ready.request;
+    for (const CacheBreakpoint& point : request.breakpoints) {
+        std::vector<Turn> turns(
+            request.turns.begin(),
+            request.turns.begin() +
+                std::min<std::ptrdiff_t>(point.turn + 1, std::ssize(request.turns)));
+        if (turns.empty()) continue;
+        std::vector<std::string>& parts = turns.back().parts;
+        parts.resize(std::min<std::size_t>(parts.size(), point.part + 1));
+        const Result<Prompt> prompt = renderer_.render_beginning(turns);
+        if (!prompt) continue;
+        const std::vector<std::int32_t> tokens = tokenizer_.encode(*prompt);
+        const auto [differs, unused] = std::ranges::mismatch(ready.tokens, tokens);
+        const auto same = static_cast<std::int32_t>(differs - ready.tokens.begin());
+        if (same > 0) ready.marks.push_back({.tokens = same, .ttl_ns = point.ttl_ns});
+    }
 }
 
 }  // namespace zerohop::engine

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "engine/prompt.h"
+#include "engine/sequence.h"
 #include "engine/tokenizer.h"
 #include "request/stream.h"
 
@@ -28,6 +29,7 @@ struct PreparedRequest {
     RequestPtr request;
     StreamPtr stream;
     std::vector<std::int32_t> tokens;
+    std::vector<CacheMark> marks;  // of the request's breakpoints, in order
 };
 
 class TokenizerPool {
@@ -56,6 +58,7 @@ class TokenizerPool {
     static void* thread_main(void* self);
     void run();
     void work(Job&& job);
+    void mark(PreparedRequest& ready) const;
 
     const PromptRenderer& renderer_;
     const Tokenizer& tokenizer_;

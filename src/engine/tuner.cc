@@ -22,9 +22,8 @@ constexpr std::int64_t kFirstLimitNs = 20'000 * kNsPerMs;  // while none has wor
 constexpr std::int32_t kSequences = 8;
 constexpr std::int32_t kShortPrompt = 8;  // tokens of each of the eight
 constexpr std::int32_t kDecodeSteps = 4;
-constexpr double kPrefillShare = 0.25, kDecode1Share = 0.25, kDecode8Share = 0.25,
-                 kMixedShare = 0.25;
-constexpr std::int32_t kMixedChunk = 48;
+constexpr std::int32_t kLongestPrompt = 640;  // attention is what differs: it must be felt
+constexpr std::int32_t kChunk = 256;
 // A stream per sequence cannot share prefixes by reference: it has to be better by this much.
 constexpr double kPerSequenceHandicap = 0.85;
 // q8_0 rounds what the model remembers: it has to be better by this much.
@@ -61,12 +60,16 @@ class Measurement {
     // run or is not through after `limit_ns`.
     void run(TuneRow& row, std::int32_t prompt, std::int64_t limit_ns) {
         row.valid = false;
-        row.prefill_tps = row.decode1_tps = row.decode8_tps = row.mixed_tps = 0;
+        row.prefill_tps = row.decode1_tps = row.decode8_tps = 0;
         give_up_ns_ = mono_now() + limit_ns;
-        const std::int32_t per_sequence =
-            std::max(prompt + kDecodeSteps + 2 * kMixedChunk + 16, 256);
+        const std::int32_t per_sequence = std::max(prompt + kDecodeSteps + 16, 256);
         const std::int32_t cells = per_sequence * (row.unified ? 2 : kSequences + 1);
-        context_ = make_context(model_, layout_of(row), cells, kSequences + 1, 512, 512);
+        context_ = make_context(model_, layout_of(row),
+                                {.cells = cells,
+                                 .sequences = kSequences + 1,
+                                 .batch = 512,
+                                 .ubatch = 512,
+                                 .outputs = kSequences + 1});
         if (context_ == nullptr) return;
         compute_.attach(context_.get());
         llama_set_abort_callback(
@@ -84,8 +87,13 @@ class Measurement {
             return decode(batch);
         };
         if (prefill(8, 0) == 0) return;  // warm-up: buffers and graphs are made here
-        const std::int64_t took = prefill(prompt - 8, 0);
-        if (took == 0) return;
+        std::int64_t took = 0;
+        for (std::int32_t left = prompt - 8, n = 0; left > 0; left -= n) {
+            n = std::min(left, kChunk);
+            const std::int64_t part = prefill(n, 0);
+            if (part == 0) return;
+            took += part;
+        }
         row.prefill_tps = rate(prompt - 8, took);
 
         std::int64_t best = std::numeric_limits<std::int64_t>::max();
@@ -112,17 +120,6 @@ class Measurement {
             best = std::min(best, step);
         }
         row.decode8_tps = rate(kSequences, best);
-        best = std::numeric_limits<std::int64_t>::max();
-        for (std::int32_t i = 0; i < 2; ++i) {
-            batch.batch.n_tokens = 0;
-            for (std::int32_t s = 1; s <= kSequences; ++s)
-                batch.add(token(s), kShortPrompt + kDecodeSteps + i, s, true);
-            for (std::int32_t k = 0; k < kMixedChunk; ++k) batch.add(token(k), filled++, 0, false);
-            const std::int64_t step = decode(batch);
-            if (step == 0) return;
-            best = std::min(best, step);
-        }
-        row.mixed_tps = rate(kSequences + kMixedChunk, best);
         row.valid = true;
         context_.reset();
     }
@@ -155,19 +152,17 @@ class Measurement {
 };
 
 void score(std::vector<TuneRow>& rows) {
-    double prefill = 0, one = 0, eight = 0, mixed = 0;
+    double prefill = 0, one = 0, eight = 0;
     for (const TuneRow& row : rows) {
         prefill = std::max(prefill, row.prefill_tps);
         one = std::max(one, row.decode1_tps);
         eight = std::max(eight, row.decode8_tps);
-        mixed = std::max(mixed, row.mixed_tps);
     }
     for (TuneRow& row : rows) {
         row.score = 0;
         if (!row.valid) continue;
         row.score =
-            1 / (kPrefillShare * prefill / row.prefill_tps + kDecode1Share * one / row.decode1_tps +
-                 kDecode8Share * eight / row.decode8_tps + kMixedShare * mixed / row.mixed_tps);
+            3 / (prefill / row.prefill_tps + one / row.decode1_tps + eight / row.decode8_tps);
         if (!row.unified) row.score *= kPerSequenceHandicap;
         if (row.kv_type == "q8_0") row.score *= kLossyHandicap;
     }
@@ -188,7 +183,7 @@ std::string cpu_name() {
 }
 
 std::string key_of(const Model& model, const LlamaOptions& options) {
-    return fmt::format("2|{}|{}|{}|{} x{}|{}|gpu {}",
+    return fmt::format("3|{}|{}|{}|{} x{}|{}|gpu {}",
                        std::filesystem::path(options.path).filename().string(), model.file_bytes,
                        model.info.created_ns, cpu_name(), std::thread::hardware_concurrency(),
                        llama_version(), options.gpu_layers);
@@ -231,10 +226,10 @@ void write_cache(const LlamaOptions& options, const TuneReport& report) {
                            row.unified ? 1 : 0);
         for (const TuneRow& r : report.rows)
             out << fmt::format(
-                "# {} threads, flash {}, {}, {}: {:.0f} {:.1f} {:.1f} {:.0f} tokens/s, {:.3f}\n",
+                "# {} threads, flash {}, {}, {}: {:.0f} {:.1f} {:.1f} tokens/s, {:.3f}\n",
                 r.threads, r.flash_attention ? "on" : "off", r.kv_type,
                 r.unified ? "unified" : "per sequence", r.prefill_tps, r.decode1_tps, r.decode8_tps,
-                r.mixed_tps, r.score);
+                r.score);
         if (!out.flush()) {
             log_warn(kOrigin, "cannot write {}", fresh.string());
             return;
@@ -298,7 +293,7 @@ TuneReport measure(const Model& model, const LlamaOptions& options, const LoadPr
         report.rows.push_back(row);
         score(report.rows);
     };
-    TuneRow base{.threads = cores, .flash_attention = true, .kv_type = "bf16", .unified = true};
+    TuneRow base{.threads = cores, .flash_attention = true, .kv_type = "f16", .unified = true};
     override_with(options, base);
     // Threads first, by short runs from one thread up: one cannot be held up by anything, and where
     // the cores are busy with other things more threads are slower. It also says how long a prompt
@@ -318,7 +313,7 @@ TuneReport measure(const Model& model, const LlamaOptions& options, const LoadPr
     }
     if (const TuneRow* best = best_of(trials)) {
         base.threads = best->threads;
-        prompt = std::clamp(static_cast<std::int32_t>(best->prefill_tps * 0.25), 24, 256);
+        prompt = std::clamp(static_cast<std::int32_t>(best->prefill_tps * 0.5), 24, kLongestPrompt);
     }
     attempt(base);
     const auto vary = [&](bool flash, const char* type) {
@@ -331,7 +326,7 @@ TuneReport measure(const Model& model, const LlamaOptions& options, const LoadPr
         attempt(row);
     };
     vary(false, "f16");
-    vary(true, "f16");
+    vary(true, "bf16");
     vary(true, "q8_0");
     vary(false, "bf16");
     if (const TuneRow* best = best_of(report.rows);
@@ -419,7 +414,9 @@ Result<ContextPlan> plan_context(const Model& model, const LlamaOptions& options
     const std::int64_t free = available_memory();
     std::int64_t cells = options.kv_tokens;
     if (cells <= 0) {
-        cells = layout.unified ? context : context * plan.sequences;
+        // Twice a context, where that is little: what is cached needs room beside what runs.
+        const bool small = free > 0 && 2 * context * per_token <= free / 8;
+        cells = layout.unified ? (small ? 2 : 1) * context : context * plan.sequences;
         if (free > 0) cells = std::min(cells, std::max<std::int64_t>(free / 2 / per_token, 512));
     } else if (free > 0 && cells * per_token > free) {
         return fail(Code::kInvalidRequest, kOrigin,
@@ -432,6 +429,9 @@ Result<ContextPlan> plan_context(const Model& model, const LlamaOptions& options
     cells = std::min<std::int64_t>(cells, std::numeric_limits<std::int32_t>::max() / 2);
     plan.cells = static_cast<std::int32_t>(cells);
     plan.kv_bytes = cells * per_token;
+    const std::int64_t side = std::min(context, cells);
+    if (free <= 0 || side * per_token <= (free - plan.kv_bytes) / 4)
+        plan.side_cells = static_cast<std::int32_t>(side);
     return plan;
 }
 

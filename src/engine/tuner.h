@@ -1,9 +1,9 @@
 // Tuner: how to lay out a context on this machine, found by measuring, kept in a small text file.
 //
 // Candidates: threads × flash attention × K/V type × unified or per-sequence KV. Measured one axis
-// after the other (threads first), ≤ 5 s together. Score of a candidate: the harmonic mean of four
-// rates, each relative to the best seen: prefill of one chunk, decode of one sequence, decode of
-// eight with foreign cells beside them, and a mixed step (eight decode, 48 tokens prefill).
+// after the other (threads first), ≤ 5 s together. Score of a candidate: the harmonic mean of three
+// rates, each relative to the best seen: prefill of some hundred tokens, decode of one sequence,
+// decode of eight with foreign cells beside them.
 // Harmonic, so that being terrible at one thing is not bought back by another; q8_0 and a stream
 // per sequence must win by a margin (tuner.cc). Measured while the machine is busy, the result is
 // not kept.
@@ -26,6 +26,8 @@ struct ContextPlan {
     std::int32_t cells = 0;  // of the whole KV cache
     std::int32_t sequences = 0;
     std::int64_t kv_bytes = 0;
+    std::int32_t side_cells = 0;  // of a second context for long prompts; 0: none
+    std::int32_t outputs = 1;     // rows of logits of one call
 };
 
 // How large the KV cache may be. kInvalidRequest when config asks for more than there is.

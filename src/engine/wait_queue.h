@@ -22,13 +22,17 @@ namespace zerohop::engine {
 
 inline constexpr MonoNs kLaneMemory = 60 * kNsPerSec;
 
-// What a request stands in the queue with. Absent an estimate, a short answer is expected.
+// What a request stands in the queue with. `planned_output`: what requests of its structure needed
+// before; 0: not known, then the estimate of its head holds. Absent both, a short answer.
 inline admit::FairItem fair_item(const Request& request, std::uint64_t handle,
                                  std::int64_t input_tokens, double input_token_ns,
-                                 double output_token_ns, MonoNs now) {
+                                 double output_token_ns, MonoNs now,
+                                 std::int32_t planned_output = 0) {
     constexpr std::int32_t kUnknownOutput = 256;
-    const std::int32_t output = std::min(
-        request.max_tokens, request.expected_output > 0 ? request.expected_output : kUnknownOutput);
+    const std::int32_t guess =
+        request.expected_output > 0 ? request.expected_output : kUnknownOutput;
+    const std::int32_t output =
+        std::min(request.max_tokens, planned_output > 0 ? planned_output : guess);
     const double work = static_cast<double>(input_tokens) * input_token_ns +
                         static_cast<double>(output) * output_token_ns;
     return {.handle = handle,

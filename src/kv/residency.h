@@ -98,6 +98,17 @@ struct Grant {
     std::vector<Step> steps;       // to be done in any case
 };
 
+// What is held, for lists. Ids of entries are never reused.
+struct Holding {
+    std::uint64_t id = 0;
+    Namespace ns;
+    std::uint32_t tokens = 0;
+    std::uint64_t hits = 0;
+    MonoNs pinned_until = 0;  // 0: not pinned
+    bool running = false;
+    bool in_host_memory = false;
+};
+
 struct ResidencyCounters {
     std::uint64_t take_overs = 0, copies = 0, restores = 0, computes = 0, waits = 0;
     std::uint64_t saves = 0, blobs_dropped = 0, slots_overwritten = 0;
@@ -125,6 +136,15 @@ class Residency {
     // After every llama_decode: pending stream copies are done.
     void on_decode();
 
+    // Spills and evicts the coldest until idle slots hold at most so many tokens of their own: in a
+    // unified pool every decode looks at foreign cells, so what nobody uses costs time.
+    void trim_idle(std::uint64_t most, std::vector<Step>& steps);
+    // Drops what an owner holds: one holding, or all (id 0). Running ones stay until finish().
+    // Returns how many went.
+    std::uint32_t forget(std::uint64_t owner, std::uint64_t id, std::vector<Step>& steps);
+    void list(std::vector<Holding>& out) const;
+    std::uint64_t idle_tokens() const;
+
     Result<PinId> pin(SlotId slot, std::uint32_t length, MonoNs until);
     void unpin(PinId id) { resident_.unpin(id); }
     void expire(MonoNs now);
@@ -147,11 +167,15 @@ class Residency {
         std::uint32_t reserve = 0;  // tokens in all that room is kept for, while running
         std::uint32_t extra = 0;    // unified: own cells of tokens that the tree counts elsewhere
         BlobId restored = 0;
+        std::uint64_t hits = 0;
+        bool forget = false;   // drop it when it ends
         bool copying = false;  // streams: source or target of a copy not yet done
     };
     struct Blob {
         EntryId entry = 0;
+        Namespace ns;
         std::uint64_t bytes = 0;
+        std::uint64_t hits = 0;
         std::list<BlobId>::iterator order;
     };
     struct Option {

@@ -7,7 +7,8 @@
 namespace zerohop::kv {
 namespace {
 
-constexpr std::uint64_t kBlobOverhead = 4096;  // header and per-cell metadata, roughly
+constexpr std::uint64_t kBlobOverhead = 4096;    // header and per-cell metadata, roughly
+constexpr std::uint64_t kBlobMark = 1ULL << 62;  // tells a blob's id in lists from an entry's
 
 }  // namespace
 
@@ -72,7 +73,11 @@ void Residency::spill(SlotId slot, std::vector<Step>& steps) {
     std::vector<EntryId> covered;  // blobs that are prefixes of the new one
     if (config_.partial_removal) stored_.prefixes(stored_.lookup(s.ns, tokens), covered);
     const BlobId id = next_blob_++;
-    Blob blob{.entry = stored_.open(s.ns, tokens, length, id), .bytes = bytes, .order = {}};
+    Blob blob{.entry = stored_.open(s.ns, tokens, length, id),
+              .ns = s.ns,
+              .bytes = bytes,
+              .hits = s.hits,
+              .order = {}};
     stored_.close(blob.entry);
     const PrefixTree::PinInfo pin = resident_.pin_of(s.entry);
     if (pin.length > 0) (void)stored_.pin(blob.entry, pin.length, pin.until);
@@ -134,6 +139,8 @@ void Residency::occupy(const Ask& ask, const Option& option) {
     Slot& slot = at(option.target);
     const EntryId old = slot.entry;
     const std::uint32_t inherited = option.source < 0 ? 0 : at(option.source).extra;
+    if (option.source >= 0) ++at(option.source).hits;
+    const std::uint64_t hits = option.how == Grant::How::kTakeOver ? slot.hits : 0;
     slot.entry = resident_.open(ask.ns, ask.tokens, option.cached,
                                 static_cast<std::uint64_t>(option.target));
     if (option.how == Grant::How::kTakeOver) resident_.drop(old);
@@ -142,6 +149,8 @@ void Residency::occupy(const Ask& ask, const Option& option) {
     slot.reserve = std::min(config_.slot_tokens, size + ask.reserve);
     slot.restored = option.how == Grant::How::kRestore ? option.blob : 0;
     slot.extra = 0;
+    slot.hits = hits;
+    slot.forget = false;
     if (!config_.unified) return;
     // Cells it will have to itself, against the tokens the tree counts for it alone.
     const std::uint32_t shared = option.source < 0 ? 0 : option.cached;
@@ -176,6 +185,7 @@ bool Residency::restore(const Option& option, std::vector<Step>& steps) {
     const auto blob = blobs_.find(option.blob);
     if (!fits || blob == blobs_.end()) return false;  // or spilling pushed it out
     blob_order_.splice(blob_order_.begin(), blob_order_, blob->second.order);
+    ++blob->second.hits;
     steps.push_back({.kind = Step::Kind::kRestore,
                      .slot = option.target,
                      .length = length,
@@ -260,7 +270,7 @@ bool Residency::cover(SlotId slot, std::uint32_t tokens, std::vector<Step>& step
 void Residency::finish(SlotId slot, bool keep, std::vector<Step>& steps) {
     Slot& s = at(slot);
     ZH_CHECK(s.use == Use::kRunning);
-    if (keep && resident_.close(s.entry) > 0) {
+    if (keep && !s.forget && resident_.close(s.entry) > 0) {
         s.use = Use::kIdle;
         s.reserve = 0;
         s.restored = 0;
@@ -291,6 +301,66 @@ Result<PinId> Residency::pin(SlotId slot, std::uint32_t length, MonoNs until) {
 void Residency::expire(MonoNs now) {
     resident_.expire(now);
     stored_.expire(now);
+}
+
+std::uint64_t Residency::idle_tokens() const {
+    std::uint64_t tokens = 0;
+    for (const Slot& s : slots_)
+        if (s.use == Use::kIdle) tokens += resident_.unique_tail(s.entry);
+    return tokens;
+}
+
+void Residency::trim_idle(std::uint64_t most, std::vector<Step>& steps) {
+    if (!config_.unified) return;
+    while (idle_tokens() > most) {
+        const EntryId cold = resident_.coldest();
+        if (cold == 0) return;
+        const auto slot = static_cast<SlotId>(resident_.info(cold).tag);
+        vacate(slot, steps);
+    }
+}
+
+std::uint32_t Residency::forget(std::uint64_t owner, std::uint64_t id, std::vector<Step>& steps) {
+    std::uint32_t gone = 0;
+    for (SlotId i = 0; i < static_cast<SlotId>(slots_.size()); ++i) {
+        Slot& s = at(i);
+        if (s.use == Use::kFree || s.ns.owner != owner || (id != 0 && s.entry != id)) continue;
+        ++gone;
+        if (s.use == Use::kRunning) {
+            s.forget = true;
+            continue;
+        }
+        resident_.drop(s.entry);
+        release(i);
+        steps.push_back({.kind = Step::Kind::kClear, .slot = i});
+    }
+    std::vector<BlobId> blobs;
+    for (const auto& [blob, b] : blobs_)
+        if (b.ns.owner == owner && (id == 0 || (blob | kBlobMark) == id)) blobs.push_back(blob);
+    for (const BlobId blob : blobs) drop_blob(blob, steps);
+    return gone + static_cast<std::uint32_t>(blobs.size());
+}
+
+void Residency::list(std::vector<Holding>& out) const {
+    for (const Slot& s : slots_) {
+        if (s.use == Use::kFree) continue;
+        const EntryInfo info = resident_.info(s.entry);
+        out.push_back({.id = s.entry,
+                       .ns = s.ns,
+                       .tokens = info.computed,
+                       .hits = s.hits,
+                       .pinned_until = resident_.pin_of(s.entry).until,
+                       .running = info.running,
+                       .in_host_memory = false});
+    }
+    for (const auto& [id, b] : blobs_)
+        out.push_back({.id = id | kBlobMark,
+                       .ns = b.ns,
+                       .tokens = stored_.info(b.entry).length,
+                       .hits = b.hits,
+                       .pinned_until = stored_.pin_of(b.entry).until,
+                       .running = false,
+                       .in_host_memory = true});
 }
 
 void Residency::check() const {

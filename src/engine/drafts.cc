@@ -1,0 +1,61 @@
+#include "engine/drafts.h"
+
+#include <algorithm>
+
+namespace zerohop::engine {
+
+std::vector<draft::DraftKey> Drafts::chain_of(const Sequence& sequence) const {
+    std::vector<draft::DraftKey> chain;
+    for (const StructureKey& key : sequence.request->structure)
+        if (!key.empty()) chain.push_back({.ns = sequence.ns, .lo = key.lo, .hi = key.hi});
+    return chain;
+}
+
+void Drafts::open(Sequence& sequence) {
+    if (sequence.drafts != nullptr) return;  // it was paused
+    sequence.drafts =
+        std::make_unique<draft::DraftSession>(store_, chain_of(sequence), sequence.tokens);
+}
+
+void Drafts::propose(std::span<Drafted> step) {
+    wishes_.clear();
+    for (Drafted& d : step) {
+        d.tokens = d.accepted = 0;
+        d.sequence->draft.clear();
+        if (d.sequence->drafts == nullptr || d.room == 0) continue;
+        d.sequence->drafts->propose(std::min(d.room, draft::kMaxDraft), controller_,
+                                    d.sequence->draft);
+        if (!d.sequence->draft.tokens.empty())
+            wishes_.push_back({.draft = &d.sequence->draft, .luck = &d.sequence->drafts->luck});
+    }
+    if (wishes_.empty()) return;
+    controller_.allocate(wishes_, static_cast<std::uint32_t>(step.size()));
+    std::uint32_t left = kMostRows;
+    auto wish = wishes_.begin();
+    for (Drafted& d : step) {
+        if (wish == wishes_.end() || wish->draft != &d.sequence->draft) continue;
+        d.tokens = std::min(wish->allowed, left);
+        left -= d.tokens;
+        ++wish;
+    }
+}
+
+void Drafts::settle(std::span<const Drafted> step, std::int64_t took_ns) {
+    std::uint32_t drafted = 0, accepted = 0;
+    for (const Drafted& d : step) {
+        if (d.tokens == 0) continue;
+        drafted += d.tokens;
+        accepted += d.accepted;
+        controller_.accepted(d.sequence->draft, d.tokens, d.accepted, d.sequence->drafts->luck);
+    }
+    controller_.step_done(static_cast<std::uint32_t>(step.size()), 0, drafted, accepted,
+                          static_cast<double>(took_ns));
+}
+
+void Drafts::learn(const Sequence& sequence) {
+    const auto prompt = static_cast<std::size_t>(sequence.prompt);
+    const std::span<const std::int32_t> tokens = sequence.tokens;
+    store_.learn(chain_of(sequence), tokens.first(prompt), tokens.subspan(prompt));
+}
+
+}  // namespace zerohop::engine

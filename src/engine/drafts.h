@@ -1,0 +1,53 @@
+// Drafts of one engine: what is remembered of earlier outputs, and how much of it each step tries.
+//
+//     open()      a sequence starts: reads its prompt
+//     propose()   before a decode call: fills sequence.draft, says how many tokens to try
+//     settle()    after it: what was accepted, what it took
+//     learn()     a sequence ended well
+//
+// Proposals only: the model verifies each token, so a draft changes time, never text. Threads: the
+// engine's. Nothing fails.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "draft/draft_controller.h"
+#include "draft/suffix_store.h"
+#include "engine/sequence.h"
+
+namespace zerohop::engine {
+
+struct Drafted {
+    Sequence* sequence = nullptr;
+    std::uint32_t room = 0;    // most tokens it may try
+    std::uint32_t tokens = 0;  // to try: the first ones of sequence->draft
+    std::uint32_t accepted = 0;
+};
+
+class Drafts {
+  public:
+    static constexpr std::uint32_t kMostRows = 64;  // drafted tokens of one step
+
+    explicit Drafts(std::int64_t bytes)
+        : store_({.max_bytes = static_cast<std::size_t>(std::max<std::int64_t>(bytes, 1 << 20))}) {}
+
+    void open(Sequence& sequence);
+    // `step`: all decoding sequences of it.
+    void propose(std::span<Drafted> step);
+    void settle(std::span<const Drafted> step, std::int64_t took_ns);
+    void learn(const Sequence& sequence);
+
+    std::uint64_t proposed() const { return controller_.drafted(); }
+    std::uint64_t accepted() const { return controller_.accepted_total(); }
+
+  private:
+    std::vector<draft::DraftKey> chain_of(const Sequence& sequence) const;
+
+    draft::SuffixStore store_;
+    draft::DraftController controller_;
+    std::vector<draft::DraftController::Wish> wishes_;
+};
+
+}  // namespace zerohop::engine

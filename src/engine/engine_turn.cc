@@ -1,0 +1,286 @@
+// One turn of the engine thread: take what came in, drop what is cancelled, admit what fits,
+// compute a step.
+#include <algorithm>
+#include <utility>
+
+#include "base/log.h"
+#include "engine/llama_engine_impl.h"
+
+namespace zerohop::engine {
+void LlamaEngine::run() {
+    while (!stopping_.load(std::memory_order_acquire)) {
+        bool work = turn();
+        if (side_ != nullptr && side_->left() > 0) {
+            run_side();
+            work = true;
+        }
+        if (!work) wake_.wait(sleep_ns());
+    }
+    fail_everything();
+}
+
+// False: nothing to compute on the main context.
+bool LlamaEngine::turn() {
+    note_deadlines();
+    arrived_.store(false, std::memory_order_relaxed);
+    const bool told = look_.exchange(false, std::memory_order_acq_rel);
+    const MonoNs now = mono_now();
+    if (told) forget_asked();
+    sweep(now, told);
+    flush_starved(told);
+    admit(now);
+    const bool work = plan_step(now);
+    publish();
+    if (work) {
+        run_step();
+        reap();
+        publish();
+    }
+    kv_.tidy(now, !work);
+    turn_ended_ = mono_now();
+    return work;
+}
+
+void LlamaEngine::note_deadlines() {
+    const std::lock_guard lock(inbox_mutex_);
+    next_deadline_ = std::min(next_deadline_, std::exchange(inbox_deadline_, kNever));
+}
+
+void LlamaEngine::forget_asked() {
+    std::vector<Forget> asked;
+    {
+        const std::lock_guard lock(inbox_mutex_);
+        asked.swap(forgets_);
+    }
+    for (const Forget& f : asked) kv_.forget(f.workspace, f.id);
+}
+
+LlamaEngine::Over LlamaEngine::is_over(const Sequence& sequence, MonoNs now) const {
+    if (sequence.stream->cancelled() != CancelReason::kNone) return Over::kCancelled;
+    const MonoNs deadline = sequence.request->deadline_ns;
+    return deadline != 0 && now >= deadline ? Over::kDeadline : Over::kNo;
+}
+
+void LlamaEngine::end_over(Sequence& sequence, Over over) {
+    const MonoNs seen = mono_now();
+    const CancelReason why = sequence.stream->cancelled();
+    free_kv(sequence, true);
+    last_cancel_ns_.store(static_cast<std::uint64_t>(mono_now() - seen), std::memory_order_relaxed);
+    cancelled_.fetch_add(1, std::memory_order_relaxed);
+    if (over == Over::kDeadline || why == CancelReason::kDeadline) {
+        (void)sequence.stream->try_push(Failed{make_error(Code::kTimeout, "deadline exceeded")});
+    } else if (why == CancelReason::kShutdown) {
+        (void)sequence.stream->try_push(Failed{make_error(Code::kUnavailable, "shutting down")});
+    }
+}
+
+// Ends what was cancelled or is late. Cancels always notify, so without one and before the next
+// deadline there is nothing to find.
+void LlamaEngine::sweep(MonoNs now, bool told) {
+    if (!told && now < next_deadline_) return;
+    next_deadline_ = kNever;
+    const auto ended = [&](SequencePtr& sequence) {
+        const Over over = is_over(*sequence, now);
+        if (over == Over::kNo || (in_side_ && sequence->beside)) {
+            // The one being computed beside ends after its chunk, which a cancel cuts short.
+            if (over != Over::kNo) look_.store(true, std::memory_order_release);
+            if (sequence->request->deadline_ns != 0)
+                next_deadline_ = std::min(next_deadline_, sequence->request->deadline_ns);
+            return false;
+        }
+        end_over(*sequence, over);
+        return true;
+    };
+    {
+        const std::lock_guard lock(inbox_mutex_);
+        waiting_.erase_if(ended);
+    }
+    for (auto* list : {&sharing_, &resuming_, &running_, &ending_}) std::erase_if(*list, ended);
+}
+
+void LlamaEngine::flush_starved(bool told) {
+    if (!told) return;
+    for (const auto* list : {&running_, &resuming_})
+        for (const SequencePtr& sequence : *list)
+            if (sequence->starved()) send(*sequence, std::exchange(sequence->unsent, {}));
+    std::erase_if(ending_, [this](SequencePtr& sequence) {
+        if (sequence->starved()) send(*sequence, std::exchange(sequence->unsent, {}));
+        return !sequence->starved() && sequence->stream->try_push(std::move(*sequence->last));
+    });
+}
+
+// --- admission ----------------------------------------------------------------------------------
+
+// High priority first, then the paused, then the rest in the queue's order. Strictly in order: a
+// big request that does not fit yet is not overtaken for ever by small ones; and one that was
+// paused long ago comes before everybody.
+void LlamaEngine::admit(MonoNs now) {
+    count_running();
+    admit_sharing(now);
+    const bool overdue =
+        !resuming_.empty() && now - resuming_.front()->since >= admit::FairQueue::kMaxOvertake;
+    if (!overdue) admit_waiting(now, true);
+    while (!resuming_.empty()) {
+        const std::uint8_t lane = resuming_.front()->request->lane;
+        {
+            const std::lock_guard lock(inbox_mutex_);
+            if (!waiting_.has_room(lane, now)) break;
+        }
+        const KvStore::Admitted admitted = start(*resuming_.front(), now);
+        if (admitted == KvStore::Admitted::kFull) break;
+        auto& to = admitted == KvStore::Admitted::kGo ? running_ : sharing_;
+        to.push_back(std::move(resuming_.front()));
+        resuming_.erase(resuming_.begin());
+        count_running();
+    }
+    if (resuming_.empty()) admit_waiting(now, false);
+}
+
+// Those whose shared beginning is there now, or will not come.
+void LlamaEngine::admit_sharing(MonoNs now) {
+    for (SequencePtr& sequence : sharing_) {
+        if (!kv_.wait_is_over(*sequence)) continue;
+        const KvStore::Admitted admitted = start(*sequence, now);
+        if (admitted == KvStore::Admitted::kWait) continue;
+        auto& to = admitted == KvStore::Admitted::kGo ? running_ : resuming_;
+        to.push_back(std::move(sequence));
+    }
+    std::erase(sharing_, nullptr);
+}
+
+void LlamaEngine::admit_waiting(MonoNs now, bool high_only) {
+    while (true) {
+        SequencePtr next;
+        {
+            const std::lock_guard lock(inbox_mutex_);
+            if (waiting_.next(now, high_only) != nullptr)
+                next = waiting_.take(now);
+            else if (!(high_only && waiting_.high_waits()))
+                return;
+        }
+        if (next != nullptr) {
+            KvStore::Admitted admitted = start(*next, now);
+            // A high-priority request that finds no KV takes that of a low one.
+            while (admitted == KvStore::Admitted::kFull && high_only && preempt_low())
+                admitted = start(*next, now);
+            const bool full = admitted == KvStore::Admitted::kFull;
+            if (full) {
+                // First of those that wait for room.
+                next->since = now;
+                resuming_.insert(resuming_.begin(), std::move(next));
+            } else {
+                (admitted == KvStore::Admitted::kGo ? running_ : sharing_)
+                    .push_back(std::move(next));
+            }
+            count_running();
+            if (full) return;
+        } else {
+            if (!preempt_low()) return;  // or its slot
+            count_running();
+        }
+    }
+}
+
+// Tells the wait queue how many run on which lane.
+void LlamaEngine::count_running() {
+    const std::lock_guard lock(inbox_mutex_);
+    for (const std::uint8_t lane : counted_lanes_) waiting_.note_running(lane, -1);
+    counted_lanes_.clear();
+    for (const auto* list : {&running_, &sharing_})
+        for (const SequencePtr& sequence : *list)
+            if (sequence != nullptr) counted_lanes_.push_back(sequence->request->lane);
+    for (const std::uint8_t lane : counted_lanes_) waiting_.note_running(lane, 1);
+}
+
+// Pauses the youngest low-priority sequence that was not paused for this before.
+bool LlamaEngine::preempt_low() {
+    std::size_t victim = running_.size();
+    for (std::size_t i = 0; i < running_.size(); ++i) {
+        const Sequence& s = *running_[i];
+        if (s.request->priority != Priority::kLow || s.preempted || s.beside || s.last) continue;
+        if (victim == running_.size() || s.order > running_[victim]->order) victim = i;
+    }
+    if (victim == running_.size()) return false;
+    running_[victim]->preempted = true;
+    pause(victim, "a high-priority request needs its place");
+    return true;
+}
+
+KvStore::Admitted LlamaEngine::start(Sequence& sequence, MonoNs now) {
+    const auto size = static_cast<std::int64_t>(sequence.tokens.size());
+    const std::int64_t output =
+        std::clamp<std::int64_t>(sequence.output_limit() - sequence.sampled(), 0,
+                                 std::max<std::int64_t>(sequence.expected.reserve_tokens, 1));
+    const std::int64_t reserve = std::min<std::int64_t>(output, info_.context_tokens - size);
+    const KvStore::Admitted admitted = kv_.admit(sequence, reserve, now);
+    if (admitted != KvStore::Admitted::kGo) return admitted;
+    sequence.held = sequence.computed;
+    if (sequence.read < 0) sequence.read = sequence.computed;
+    if (sequence.admitted_ns == 0) sequence.admitted_ns = now;
+    if (drafts_ != nullptr) drafts_->open(sequence);
+    return admitted;
+}
+
+void LlamaEngine::pause(std::size_t index, std::string_view why) {
+    SequencePtr sequence = std::move(running_[index]);
+    running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(index));
+    log_debug(kOrigin, "{} is paused: {}", sequence->request->id, why);
+    free_kv(*sequence, true);
+    sequence->since = mono_now();
+    const auto place =
+        std::find_if(resuming_.begin(), resuming_.end(),
+                     [&](const SequencePtr& other) { return other->order > sequence->order; });
+    resuming_.insert(place, std::move(sequence));
+}
+
+void LlamaEngine::fail_everything() {
+    const auto fail_one = [&](SequencePtr& sequence) {
+        free_kv(*sequence, false);
+        (void)sequence->stream->try_push(Failed{make_error(Code::kUnavailable, "shutting down")});
+        return true;
+    };
+    {
+        const std::lock_guard lock(inbox_mutex_);
+        closed_ = true;
+        waiting_.erase_if(fail_one);
+    }
+    for (auto* list : {&sharing_, &resuming_, &running_, &ending_}) {
+        std::for_each(list->begin(), list->end(), fail_one);
+        list->clear();
+    }
+    publish();
+}
+
+// --- what others see ----------------------------------------------------------------------------
+
+void LlamaEngine::publish() {
+    std::uint64_t used = 0;
+    std::uint32_t starved = 0;
+    for (const SequencePtr& sequence : running_) {
+        used += static_cast<std::uint64_t>(sequence->computed);
+        starved += sequence->starved() ? 1 : 0;
+    }
+    const auto size = [](const auto& list) { return static_cast<std::uint32_t>(list.size()); };
+    kv_used_.store(used, std::memory_order_relaxed);
+    {
+        const std::lock_guard lock(inbox_mutex_);
+        n_waiting_.store(size(waiting_) + size(sharing_), std::memory_order_relaxed);
+    }
+    n_running_.store(size(running_), std::memory_order_relaxed);
+    n_paused_.store(starved + size(resuming_) + size(ending_), std::memory_order_relaxed);
+    EngineStats stats;
+    kv_.add_to(stats);
+    if (drafts_ != nullptr) {
+        stats.drafts_proposed = drafts_->proposed();
+        stats.drafts_accepted = drafts_->accepted();
+    }
+    const std::lock_guard lock(stats_mutex_);
+    cache_stats_ = stats;
+}
+
+std::int64_t LlamaEngine::sleep_ns() const {
+    if (next_deadline_ == kNever) return -1;
+    return std::max<std::int64_t>(1, next_deadline_ - mono_now());
+}
+
+}  // namespace zerohop::engine

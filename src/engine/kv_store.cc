@@ -1,0 +1,302 @@
+#include "engine/kv_store.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "base/log.h"
+
+namespace zerohop::engine {
+namespace {
+
+constexpr std::string_view kOrigin = "engine";
+constexpr MonoNs kPublishEvery = kNsPerSec / 2;
+constexpr double kBytesPerNs = 2.0;  // of saving and restoring, until measured
+
+kv::ResidencyConfig residency_config(const KvStore::Options& o, const kv::Costs& costs) {
+    const auto pool = static_cast<std::uint64_t>(std::max<std::int64_t>(o.pool_tokens, 1));
+    return {.unified = o.unified,
+            .slots = static_cast<std::uint32_t>(o.slots),
+            .pool_tokens = pool,
+            .slot_tokens = static_cast<std::uint32_t>(o.slot_tokens),
+            .partial_removal = o.partial_removal,
+            .host_bytes = o.prefix_cache ? static_cast<std::uint64_t>(o.host_bytes) : 0,
+            .bytes_per_token = static_cast<std::uint64_t>(o.bytes_per_token),
+            .pin_cap_tokens =
+                static_cast<std::uint64_t>(o.pin_share * static_cast<double>(o.pool_tokens)),
+            .costs = costs};
+}
+
+kv::Costs first_costs(const KvStore::Options& o) {
+    kv::Costs costs;
+    costs.save_per_token = costs.restore_per_token =
+        static_cast<double>(o.bytes_per_token) / kBytesPerNs;
+    return costs;
+}
+
+void blend(double& average, double sample) { average += 0.2 * (sample - average); }
+
+}  // namespace
+
+KvStore::KvStore(llama_context* context, const Options& options, OnChange on_change)
+    : context_(context),
+      memory_(llama_get_memory(context)),
+      options_(options),
+      on_change_(std::move(on_change)),
+      costs_(first_costs(options)),
+      residency_(residency_config(options, costs_)),
+      runs_(static_cast<std::size_t>(options.slots)),
+      run_computed_(static_cast<std::size_t>(options.slots)) {}
+
+KvStore::Admitted KvStore::admit(Sequence& sequence, std::int64_t reserve, MonoNs now) {
+    const kv::Ask ask{.ns = sequence.ns,
+                      .tokens = sequence.tokens,
+                      .reserve = static_cast<std::uint32_t>(std::max<std::int64_t>(reserve, 0)),
+                      .may_wait = options_.prefix_cache,
+                      .now = now};
+    owners_.try_emplace(sequence.ns.owner, sequence.request->principal.workspace);
+    while (true) {
+        const kv::Grant grant = residency_.admit(ask);
+        bool restored = true;
+        carry_out(grant.steps, restored);
+        switch (grant.outcome) {
+            case kv::Grant::Outcome::kWait:
+                sequence.wait_for = grant.wait_for;
+                sequence.wait_order = runs_[static_cast<std::size_t>(grant.wait_for)];
+                sequence.wait_until = static_cast<std::int32_t>(grant.wait_until);
+                return Admitted::kWait;
+            case kv::Grant::Outcome::kFull:
+            case kv::Grant::Outcome::kNever:
+                return Admitted::kFull;
+            case kv::Grant::Outcome::kGo:
+                break;
+        }
+        if (!restored) {
+            log_warn(kOrigin, "saved KV could not be restored: computed anew");
+            steps_.clear();
+            residency_.abandon(grant.slot, steps_);
+            carry_out(steps_);
+            continue;
+        }
+        const auto slot = static_cast<std::size_t>(grant.slot);
+        sequence.id = grant.slot;
+        sequence.computed = static_cast<std::int32_t>(grant.cached);
+        runs_[slot] = sequence.order + 1;
+        run_computed_[slot] = sequence.computed;
+        return Admitted::kGo;
+    }
+}
+
+bool KvStore::wait_is_over(const Sequence& sequence) const {
+    const auto slot = static_cast<std::size_t>(sequence.wait_for);
+    return runs_[slot] != sequence.wait_order || run_computed_[slot] >= sequence.wait_until;
+}
+
+bool KvStore::cover(const Sequence& sequence, std::int64_t tokens) {
+    steps_.clear();
+    const bool there = residency_.cover(sequence.id, static_cast<std::uint32_t>(tokens), steps_);
+    carry_out(steps_);
+    return there;
+}
+
+void KvStore::computed(const Sequence& sequence) {
+    residency_.computed(sequence.id, static_cast<std::uint32_t>(sequence.computed));
+    run_computed_[static_cast<std::size_t>(sequence.id)] = sequence.computed;
+}
+
+void KvStore::sampled(const Sequence& sequence, std::int32_t token) {
+    residency_.sampled(sequence.id, token);
+}
+
+std::int32_t KvStore::held(const Sequence& sequence) const {
+    return llama_memory_seq_pos_max(memory_, sequence.id) + 1;
+}
+
+void KvStore::cut(const Sequence& sequence, std::int32_t from) { remove(sequence.id, from); }
+
+void KvStore::release(Sequence& sequence, bool keep) {
+    if (sequence.id < 0) return;
+    // A last token was sampled but is not computed; drafts beyond it are gone already.
+    steps_.clear();
+    residency_.finish(sequence.id, keep && options_.prefix_cache && sequence.computed > 0, steps_);
+    carry_out(steps_);
+    runs_[static_cast<std::size_t>(sequence.id)] = 0;
+    sequence.id = -1;
+    sequence.computed = 0;
+}
+
+void KvStore::pin(const Sequence& sequence, std::int32_t tokens, MonoNs until) {
+    if (!options_.prefix_cache) return;
+    const auto pinned =
+        residency_.pin(sequence.id, static_cast<std::uint32_t>(std::max(tokens, 1)), until);
+    if (!pinned)
+        log_debug(kOrigin, "{} not pinned: {}", sequence.request->id, pinned.error().detail);
+}
+
+void KvStore::forget(std::string_view workspace, std::uint64_t id) {
+    for (const auto& [owner, name] : owners_) {
+        if (name != workspace) continue;
+        steps_.clear();
+        residency_.forget(owner, id, steps_);
+        carry_out(steps_);
+    }
+    published_ns_ = 0;
+}
+
+// --- moving KV ----------------------------------------------------------------------------------
+
+void KvStore::carry_out(const std::vector<kv::Step>& steps) {
+    bool restored = true;
+    carry_out(steps, restored);
+}
+
+void KvStore::carry_out(const std::vector<kv::Step>& steps, bool& restored) {
+    using Kind = kv::Step::Kind;
+    for (const kv::Step& step : steps) {
+        switch (step.kind) {
+            case Kind::kSave:
+                if (!save(step)) log_warn(kOrigin, "KV could not be saved");
+                break;
+            case Kind::kClear:
+                remove(step.slot, 0);
+                break;
+            case Kind::kTrim:
+                if (restored) remove(step.slot, static_cast<std::int32_t>(step.length));
+                break;
+            case Kind::kCopy:
+                llama_memory_seq_cp(memory_, step.from, step.slot, options_.unified ? 0 : -1,
+                                    options_.unified ? static_cast<llama_pos>(step.length) : -1);
+                if (on_change_)
+                    on_change_({.tokens = {},
+                                .copied_from = step.from,
+                                .copied_to = step.slot,
+                                .copied_length = static_cast<std::int32_t>(step.length)});
+                break;
+            case Kind::kRestore:
+                restored = restore(step);
+                break;
+            case Kind::kForget:
+                blobs_.erase(step.blob);
+                break;
+        }
+    }
+}
+
+bool KvStore::save(const kv::Step& step) {
+    const MonoNs begin = mono_now();
+    std::vector<std::uint8_t>& blob = blobs_[step.blob];
+    blob.resize(llama_state_seq_get_size(context_, step.slot));
+    if (llama_state_seq_get_data(context_, blob.data(), blob.size(), step.slot) != blob.size()) {
+        blob.clear();  // a restore of nothing fails, and is computed anew
+        return false;
+    }
+    const double took = static_cast<double>(mono_now() - begin);
+    blend(costs_.save_per_token, took / std::max(step.length, 64U));
+    residency_.set_costs(costs_);
+    return true;
+}
+
+bool KvStore::restore(const kv::Step& step) {
+    const auto blob = blobs_.find(step.blob);
+    if (blob == blobs_.end() || blob->second.empty()) return false;
+    const MonoNs begin = mono_now();
+    if (llama_state_seq_set_data(context_, blob->second.data(), blob->second.size(), step.slot) ==
+        0)
+        return false;
+    const double took = static_cast<double>(mono_now() - begin);
+    blend(costs_.restore_per_token, took / std::max(step.length, 64U));
+    residency_.set_costs(costs_);
+    return true;
+}
+
+void KvStore::remove(std::int32_t slot, std::int32_t from) {
+    llama_memory_seq_rm(memory_, slot, from > 0 ? from : -1, -1);
+    if (on_change_) on_change_({.tokens = {}, .removed_sequence = slot, .removed_from = from});
+}
+
+bool KvStore::copy_out(const Sequence& sequence, llama_context* to) {
+    llama_memory_seq_rm(llama_get_memory(to), 0, -1, -1);
+    if (sequence.computed == 0) return true;
+    scratch_.resize(llama_state_seq_get_size(context_, sequence.id));
+    return llama_state_seq_get_data(context_, scratch_.data(), scratch_.size(), sequence.id) ==
+               scratch_.size() &&
+           llama_state_seq_set_data(to, scratch_.data(), scratch_.size(), 0) != 0;
+}
+
+// Only what this sequence lacks comes over: the beginning it shares stays shared.
+bool KvStore::take_in(Sequence& sequence, llama_context* from, std::int32_t tokens) {
+    const std::int32_t scratch_id = options_.slots;
+    const bool whole = !options_.unified;
+    if (!whole && sequence.computed > 0)
+        llama_memory_seq_rm(llama_get_memory(from), 0, 0, sequence.computed);
+    scratch_.resize(llama_state_seq_get_size(from, 0));
+    bool good =
+        llama_state_seq_get_data(from, scratch_.data(), scratch_.size(), 0) == scratch_.size();
+    llama_memory_seq_rm(llama_get_memory(from), 0, -1, -1);
+    const std::int32_t into = whole ? sequence.id : scratch_id;
+    good = good && llama_state_seq_set_data(context_, scratch_.data(), scratch_.size(), into) != 0;
+    if (!whole) {
+        if (good) llama_memory_seq_cp(memory_, scratch_id, sequence.id, sequence.computed, tokens);
+        llama_memory_seq_rm(memory_, scratch_id, -1, -1);
+    }
+    if (!good) return false;
+    sequence.computed = tokens;
+    computed(sequence);
+    return true;
+}
+
+// --- upkeep -------------------------------------------------------------------------------------
+
+void KvStore::set_prefill_cost(double ns_per_token) {
+    costs_.prefill_per_token = ns_per_token;
+    residency_.set_costs(costs_);
+}
+
+void KvStore::tidy(MonoNs now, bool publish_now) {
+    residency_.expire(now);
+    if (residency_.idle_tokens() > static_cast<std::uint64_t>(options_.idle_tokens)) {
+        steps_.clear();
+        residency_.trim_idle(static_cast<std::uint64_t>(options_.idle_tokens), steps_);
+        carry_out(steps_);
+    }
+    if (!publish_now && now - published_ns_ < kPublishEvery) return;
+    published_ns_ = now;
+    publish();
+}
+
+void KvStore::publish() {
+    std::vector<kv::Holding> held;
+    residency_.list(held);
+    auto list = std::make_shared<CacheList>();
+    list->reserve(held.size());
+    for (const kv::Holding& h : held) {
+        const auto owner = owners_.find(h.ns.owner);
+        list->push_back({.id = h.id,
+                         .workspace = owner == owners_.end() ? std::string() : owner->second,
+                         .tokens = h.tokens,
+                         .hits = h.hits,
+                         .pinned_until = h.pinned_until,
+                         .running = h.running,
+                         .in_host_memory = h.in_host_memory});
+    }
+    const std::lock_guard lock(mutex_);
+    list_ = std::move(list);
+}
+
+std::shared_ptr<const CacheList> KvStore::cached_approx() const {
+    const std::lock_guard lock(mutex_);
+    return list_;
+}
+
+void KvStore::add_to(EngineStats& stats) const {
+    const kv::ResidencyCounters c = residency_.counters();
+    stats.block_needs = c.resident.block_needs;
+    stats.block_hits = c.resident.block_hits;
+    stats.evicted_blocks = c.resident.evicted_blocks;
+    stats.pool_tokens = c.resident.used_tokens;
+    stats.host_bytes = c.blob_bytes;
+}
+
+}  // namespace zerohop::engine

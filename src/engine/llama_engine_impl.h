@@ -1,0 +1,223 @@
+// LlamaEngine's inside. Its parts, each a file:
+//
+//     llama_engine.cc   loading, the public face, what other threads do
+//     engine_turn.cc    one turn of the engine thread: cancels, deadlines, admission, pausing
+//     engine_step.cc    planning, batches, the llama calls, sampling
+//     engine_side.cc    long prompts in the side context
+//     engine_end.cc     text to streams, endings
+//
+// Invariants: a sequence with an id is in running_; its reservation in kv_ covers computed + what
+// the current step computes; nothing outside the engine thread touches the llama contexts.
+//
+// A turn may run inside a chunk of the side context (SidePrefill): then the sequence computed there
+// is neither ended, paused nor moved by it.
+#pragma once
+
+#include <atomic>
+#include <limits>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <span>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "engine/drafts.h"
+#include "engine/kv_store.h"
+#include "engine/llama_engine.h"
+#include "engine/llama_glue.h"
+#include "engine/model.h"
+#include "engine/prompt.h"
+#include "engine/sequence.h"
+#include "engine/side_prefill.h"
+#include "engine/tokenizer.h"
+#include "engine/tokenizer_pool.h"
+#include "engine/tuner.h"
+#include "engine/wait_queue.h"
+#include "engine/wake.h"
+#include "kv/plans.h"
+#include "sched/planner.h"
+#include "sched/thread_governor.h"
+
+namespace zerohop::engine {
+
+inline constexpr MonoNs kNever = std::numeric_limits<MonoNs>::max();
+inline constexpr std::string_view kOrigin = "engine";
+// The planner prefers who has waited longest: high priority counts as having waited long.
+inline constexpr MonoNs kHeadStart = 1000 * kNsPerSec;
+
+using SequencePtr = std::unique_ptr<Sequence>;
+
+inline Error make_error(Code code, std::string detail) {
+    return {.code = code, .detail = std::move(detail), .origin = kOrigin};
+}
+
+struct BatchFree {
+    void operator()(llama_batch* batch) const {
+        llama_batch_free(*batch);
+        delete batch;
+    }
+};
+
+class LlamaEngine final : public EnginePort {
+  public:
+    LlamaEngine(const LlamaOptions& options, std::shared_ptr<const Model> model,
+                std::unique_ptr<PromptRenderer> renderer, const Layout& layout,
+                const ContextPlan& plan, ContextPtr context);
+    ~LlamaEngine() override { stop(); }
+
+    void notify() noexcept override {
+        look_.store(true, std::memory_order_release);
+        wake_.signal();
+    }
+    const ModelInfo& info() const override { return info_; }
+    void submit(RequestPtr request, StreamPtr stream) override;
+    EngineStats stats_approx() const override;
+    std::shared_ptr<const CacheList> cached_approx() const override { return kv_.cached_approx(); }
+    void forget_cached(std::string_view workspace, std::uint64_t id) override;
+    void drain() override { draining_.store(true, std::memory_order_release); }
+    void stop() override;
+
+  private:
+    static constexpr std::int32_t kNotComplete = -1;      // more of its tokens are pending
+    static constexpr std::int32_t kNothingToSample = -2;  // complete, but max_tokens is 0
+    struct InStep {
+        Sequence* sequence;
+        std::int32_t tokens;   // pending ones, then drafts
+        std::int32_t drafted;  // of them drafts
+        std::int32_t row;      // batch index of its first logits, or one of the above
+        std::int32_t accepted = 0;
+        std::vector<std::int32_t> sampled = {};
+    };
+    enum class Over : std::uint8_t { kNo, kCancelled, kDeadline };
+    struct Forget {
+        std::string workspace;
+        std::uint64_t id = 0;
+    };
+
+    // --- any thread (llama_engine.cc)
+    void accept(PreparedRequest&& ready);
+    SequencePtr make_sequence(PreparedRequest&& ready, MonoNs now);
+    SamplerParams sampler_params(const Sampling& asked);
+    std::vector<kv::PlanKey> plan_keys(const Sequence& sequence) const;
+    void make_side(const ContextPlan& plan);
+
+    // --- engine thread (engine_turn.cc)
+    void run();
+    bool turn();
+    void note_deadlines();
+    void forget_asked();
+    void sweep(MonoNs now, bool told);
+    Over is_over(const Sequence& sequence, MonoNs now) const;
+    void end_over(Sequence& sequence, Over over);
+    void flush_starved(bool told);
+    void admit(MonoNs now);
+    void admit_sharing(MonoNs now);
+    void admit_waiting(MonoNs now, bool high_only);
+    KvStore::Admitted start(Sequence& sequence, MonoNs now);
+    bool preempt_low();
+    void count_running();
+    void pause(std::size_t index, std::string_view why);
+    void publish();
+    std::int64_t sleep_ns() const;
+    void fail_everything();
+
+    // (engine_step.cc)
+    bool plan_step(MonoNs now);
+    void add_drafts();
+    bool make_room();
+    void run_step();
+    bool compute(std::span<InStep> parts);
+    void fill_batch(std::span<InStep> parts);
+    bool after_call(std::int32_t rc, std::span<InStep> parts);
+    void repair_after_abort(std::span<InStep> parts);
+    void sample_parts(std::span<InStep> parts, std::int64_t took_ns);
+    void sample_part(InStep& part);
+    void tell(InStep& part, MonoNs now);
+    std::int32_t sample_one(Sequence& sequence, float* logits);
+    void record(std::span<const InStep> parts);
+    bool is_for_side(const Sequence& sequence) const;
+    bool waits_for_side(const Sequence& sequence) const;
+    void choose_side(MonoNs now);
+    void run_side();
+    void side_break(std::int64_t piece_ns);
+    void end_side_prompt(Sequence& sequence);
+    static bool abort_step(void* self);
+    static bool abort_side(void* self);
+
+    // (engine_end.cc)
+    bool take_token(Sequence& sequence, std::int32_t token);
+    void prefill_done(Sequence& sequence, MonoNs now);
+    void send(Sequence& sequence, std::string&& text);
+    void finish(Sequence& sequence, StopReason reason);
+    Usage usage_of(const Sequence& sequence) const;
+    void fail_sequence(Sequence& sequence, Error error);
+    void free_kv(Sequence& sequence, bool keep);
+    void reap();
+
+    const LlamaOptions options_;
+    const std::shared_ptr<const Model> model_;
+    const std::unique_ptr<PromptRenderer> renderer_;
+    const Tokenizer tokenizer_;
+    const Layout layout_;
+    ModelInfo info_;
+    const std::shared_ptr<Compute> compute_;
+    ContextPtr context_;
+    std::unique_ptr<llama_batch, BatchFree> batch_;
+    std::int32_t batch_limit_ = 0;
+    std::int32_t output_limit_ = 0;  // rows of logits of one call
+    bool separate_calls_ = true;     // decode and prefill in calls of their own
+    std::span<const llama_token> suppressed_;
+
+    Wake wake_;
+    std::atomic<bool> look_{false}, arrived_{false}, draining_{false}, stopping_{false};
+
+    std::mutex inbox_mutex_;
+    WaitQueue<SequencePtr> waiting_;  // guarded by inbox_mutex_: new ones
+    MonoNs inbox_deadline_ = kNever;  // guarded by inbox_mutex_: soonest since note_deadlines
+    std::vector<Forget> forgets_;     // guarded by inbox_mutex_
+    kv::Plans plans_;                 // guarded by inbox_mutex_
+    bool closed_ = false;             // guarded by inbox_mutex_
+    std::uint64_t next_order_ = 0;    // guarded by inbox_mutex_
+    std::mt19937_64 seeds_;           // guarded by inbox_mutex_
+    std::atomic<double> prefill_token_ns_{2e6}, decode_token_ns_{2e7};
+
+    // The engine thread's own.
+    KvStore kv_;
+    std::unique_ptr<SidePrefill> side_;  // null: none
+    std::unique_ptr<Drafts> drafts_;     // null: none
+    sched::Planner planner_;
+    sched::ThreadGovernor governor_;
+    std::vector<SequencePtr> resuming_;  // paused by KV shortage, oldest first
+    std::vector<SequencePtr> sharing_;   // wait for another one to compute their beginning
+    std::vector<SequencePtr> running_;   // hold KV
+    std::vector<SequencePtr> ending_;    // wait for room in their ring, hold nothing else
+    std::vector<sched::Runnable> runnable_;
+    std::vector<Sequence*> runnable_sequences_;
+    std::vector<sched::Share> plan_;
+    std::vector<InStep> step_;  // decoding ones first
+    std::vector<Drafted> drafted_;
+    std::span<const InStep> in_call_;  // of step_: what llama computes now
+    std::vector<StepToken> record_;
+    std::vector<std::uint8_t> counted_lanes_;  // of running_ and sharing_, as waiting_ knows them
+    MonoNs next_deadline_ = kNever;
+    MonoNs turn_ended_ = 0;          // the last one
+    std::size_t step_decoding_ = 0;  // parts of step_ that decode
+    bool prefill_waits_ = false;     // on the main context, as of the last plan
+    bool in_side_ = false;           // within a chunk of the side context
+
+    std::atomic<std::uint32_t> n_waiting_{0}, n_running_{0}, n_paused_{0};
+    std::atomic<std::uint64_t> kv_used_{0}, steps_{0}, prompt_computed_{0}, output_tokens_{0},
+        cancelled_{0}, last_cancel_ns_{0};
+    mutable std::mutex stats_mutex_;
+    EngineStats cache_stats_;  // guarded by stats_mutex_: the cache counters of it
+    const std::int64_t pool_tokens_;
+    std::mutex join_mutex_;
+    std::unique_ptr<TokenizerPool> pool_;
+    std::thread thread_;
+};
+
+}  // namespace zerohop::engine
