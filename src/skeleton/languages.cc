@@ -25,9 +25,14 @@ constexpr LangSpec make(std::string_view events, const std::array<Word, N>& word
         k.act = word.act;
         spec.first.add(word.text[0]);
         spec.second.add(word.text[1]);
+        if (word.text.size() > 2)
+            spec.third.add(word.text[2]);
+        else
+            for (const char c : std::string_view(" \t\n\r\f\v")) spec.third.add(c);
         if (any_case) {
             spec.first.add(static_cast<char>(word.text[0] - 32));
             spec.second.add(static_cast<char>(word.text[1] - 32));
+            spec.third.add(static_cast<char>(word.text[2] - 32));
         }
     }
     return spec;

@@ -70,8 +70,9 @@ struct Keyword {
 
 struct LangSpec {
     CharSet events;  // punctuation the scanner stops at
-    CharSet first;   // first and second characters of keywords
+    CharSet first;   // first, second and third characters of keywords; a space ends one of two
     CharSet second;
+    CharSet third;
     std::array<Keyword, 8> keywords{};
     std::uint8_t keyword_count = 0;
     bool any_case = false;

@@ -184,6 +184,7 @@ class Scanner {
         std::uint64_t starts = digits & ~((digits << 1) | digit_carry_);
         const std::uint64_t alnum = V::in(v, kAlnumSet);
         const std::uint64_t joined = alnum | V::in(v, kJoinSet);
+        starts = doubtful(v, starts, digits, alnum, joined);
         for (; starts != 0; starts &= starts - 1) {
             const auto bit = static_cast<unsigned>(std::countr_zero(starts));
             const std::size_t at = swept_ + bit;
@@ -193,6 +194,36 @@ class Scanner {
             else
                 word_with_digit(at);
         }
+    }
+    // Of `starts`, those that ordinary() or the matcher must look at: all but short words in the
+    // middle of the block whose digits follow a letter (x1), or whose digits no date, time or
+    // counter's word can be around.
+    static std::uint64_t doubtful(const typename V::Bytes& v, std::uint64_t starts,
+                                  std::uint64_t digits, std::uint64_t alnum, std::uint64_t joined) {
+        const std::uint64_t edge =
+            (joined & ~(joined + 1)) |
+            ~(~std::uint64_t{0} >> std::min(63, std::countl_one(joined)));
+        std::uint64_t run = joined & (joined >> 1);
+        run &= run >> 2;
+        run &= run >> 4;
+        const std::uint64_t eight = smear(run);
+        std::uint64_t sixteen = smear(run & (run >> 8));
+        sixteen |= sixteen << 8;
+        starts &= ~((alnum & ~digits) << 1) | edge | sixteen;
+        if (starts == 0) return 0;
+        const std::uint64_t gap = V::in(v, kGapSet);
+        const std::uint64_t may = V::in(v, kCounterEndSet);
+        const std::uint64_t after = V::in(v, kAfterSet);
+        const std::uint64_t counted =
+            ((may & ~alnum) << 1) |
+            ((gap << 1) & ((may << 2) | ((gap << 2) & ((may << 3) | ((gap << 3) & (may << 4))))));
+        return starts & (counted | (after >> 2) | (after >> 4) | edge | eight | sixteen | 15);
+    }
+    // Each bit spread over eight.
+    static std::uint64_t smear(std::uint64_t m) {
+        m |= m << 1;
+        m |= m << 2;
+        return m | (m << 4);
     }
     // Most words with a digit can be told from the block's masks to be no volatile value: too short
     // for an id, and with a letter in them or nothing around them that dates, times and counters

@@ -90,7 +90,8 @@ std::uint64_t code_mask(const Code& s, std::size_t base) const {
     const std::uint64_t carry = base > s.begin && is_ident(t_[base - 1]) ? 1 : 0;
     const std::uint64_t starts = ident & ~((ident << 1) | carry);
     const std::uint64_t second = (V::in(v, s.spec->second) >> 1) | (std::uint64_t{1} << 63);
-    return V::in(v, s.spec->events) | (starts & V::in(v, s.spec->first) & second);
+    const std::uint64_t third = (V::in(v, s.spec->third) >> 2) | (std::uint64_t{3} << 62);
+    return V::in(v, s.spec->events) | (starts & V::in(v, s.spec->first) & second & third);
 }
 
 bool blank(std::size_t at, std::size_t end) const { return skip_space(at, end) == end; }
