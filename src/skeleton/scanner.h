@@ -174,7 +174,7 @@ class Scanner {
                 utf8_.block(v);
             else
                 utf8_.ascii();
-            if (const std::uint64_t zeros = V::zero(v)) nuls(zeros);
+            if (const std::uint64_t zeros = V::equal(v, '\0')) nuls(zeros);
             const std::uint64_t digits = V::in(v, kDigitSet);
             if (digits != 0) numbers(v, digits);
             digit_carry_ = digits >> 63;

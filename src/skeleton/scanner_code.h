@@ -69,13 +69,20 @@ void code(std::size_t begin, std::size_t end, Lang lang) {
     // Block by block; `from` is where the last token ended, which may be blocks away.
     std::size_t from = begin;
     for (std::size_t base = begin; base < end; base = begin + ((from - begin) & ~std::size_t{63})) {
-        std::uint64_t m = code_mask(s, base) & (~std::uint64_t{0} << (from - base));
+        const Events e = events_of(s, base);
+        std::uint64_t m = (e.words | e.marks) & (~std::uint64_t{0} << (from - base));
         if (end - base < 64) m &= (std::uint64_t{1} << (end - base)) - 1;
         from = base + 64;
         while (m != 0) {
+            const std::uint64_t bit = m & (~m + 1);
+            if ((bit & e.resets) != 0) {
+                m &= ~reset(s, base, e, m);
+                continue;
+            }
             const std::size_t at = base + static_cast<std::size_t>(std::countr_zero(m));
-            const char c = t_[at];
-            const std::size_t after = is_ident(c) ? word(s, at) : punctuation(s, at, c);
+            const std::size_t after = (bit & e.words) != 0 ? word(s, at)
+                                      : t_[at] == '('      ? open_paren(s, at, base, e, m ^ bit)
+                                                           : punctuation(s, at, t_[at]);
             if (after - base >= 64) {
                 from = after;
                 break;
@@ -84,14 +91,43 @@ void code(std::size_t begin, std::size_t end, Lang lang) {
         }
     }
 }
-std::uint64_t code_mask(const Code& s, std::size_t base) const {
+// What the scanner stops at in 64 bytes; commas, semicolons and resets are among the marks.
+struct Events {
+    std::uint64_t words;
+    std::uint64_t marks;
+    std::uint64_t commas;
+    std::uint64_t semicolons;
+    std::uint64_t resets;  // ; and = but no =>
+};
+Events events_of(const Code& s, std::size_t base) const {
     const typename V::Bytes v = load(base);
     const std::uint64_t ident = V::in(v, kIdentSet) | V::high(v);
     const std::uint64_t carry = base > s.begin && is_ident(t_[base - 1]) ? 1 : 0;
     const std::uint64_t starts = ident & ~((ident << 1) | carry);
     const std::uint64_t second = (V::in(v, s.spec->second) >> 1) | (std::uint64_t{1} << 63);
     const std::uint64_t third = (V::in(v, s.spec->third) >> 2) | (std::uint64_t{3} << 62);
-    return V::in(v, s.spec->events) | (starts & V::in(v, s.spec->first) & second & third);
+    Events e;
+    e.marks = V::in(v, s.spec->events);
+    e.words = starts & V::in(v, s.spec->first) & second & third;
+    e.commas = V::equal(v, ',');
+    e.semicolons = V::equal(v, ';');
+    std::uint64_t assigns = V::equal(v, '=');
+    if (s.script) assigns &= ~((V::equal(v, '>') >> 1) | (std::uint64_t{1} << 63));
+    e.resets = e.marks & (e.semicolons | assigns);
+    return e;
+}
+// The first events of m that are ; or =, at once: what waited for a body or a name waits no more.
+std::uint64_t reset(Code& s, std::size_t base, const Events& e, std::uint64_t m) {
+    const std::uint64_t others = m & ~e.resets;
+    const std::uint64_t run = m & ~others & (others - 1);
+    const bool goes_on = (run & e.semicolons) == 0;
+    s.function = s.function && goes_on;
+    s.sql_create = s.sql_create && goes_on;
+    s.candidate = s.locked = s.go_type = s.go_after = false;
+    s.class_depth = -1;
+    s.touch();
+    s.last = base + 64 - static_cast<std::size_t>(std::countl_zero(run));
+    return run;
 }
 
 bool blank(std::size_t at, std::size_t end) const { return skip_space(at, end) == end; }
@@ -203,9 +239,6 @@ std::size_t punctuation(Code& s, std::size_t at, char c) {
             if (!s.preproc) return line_comment(s, at);
             if (first_in_line(s, at)) return directive(s, at);
             break;
-        case '(':
-            open_paren(s, at);
-            break;
         case '[':
             s.touch();
             s.go_after = false;
@@ -231,11 +264,6 @@ std::size_t punctuation(Code& s, std::size_t at, char c) {
             comma(s, at);
             s.last = at + 1;
             return at + 1;
-        case ';':
-            s.drop_candidate();
-            s.class_depth = -1;
-            s.function = s.go_type = s.sql_create = false;
-            break;
         case '=':
             if (s.script && at + 1 < s.end && t_[at + 1] == '>') {
                 function_def(s, at, s.candidate ? s.params : 1);
@@ -267,8 +295,8 @@ std::size_t punctuation(Code& s, std::size_t at, char c) {
         default:
             break;
     }
-    if (c != '(' && c != '[' && c != '{') s.touch();  // those touched the group around them
-    if (c != '(' && c != ')') s.go_after = false;
+    if (c != '[' && c != '{') s.touch();  // those touched the group around them
+    if (c != ')') s.go_after = false;
     s.last = at + 1;
     return at + 1;
 }
@@ -295,7 +323,27 @@ bool named(const Code& s, std::size_t paren) const {
     return !(b >= s.last + 3 && std::string_view(t_ + b - 3, 3) == "new" &&
              (b == s.last + 3 || !is_ident(t_[b - 4])));
 }
-void open_paren(Code& s, std::size_t at) {
+// `rest`: the events after it in its block. A group of commas alone is read at once.
+std::size_t open_paren(Code& s, std::size_t at, std::size_t base, const Events& e,
+                       std::uint64_t rest) {
+    Group g = paren_group(s, at);
+    const std::uint64_t others = rest & ~e.commas;
+    const std::size_t close = base + static_cast<std::size_t>(std::countr_zero(others));
+    if (others == 0 || t_[close] != ')' || s.over > 0 || s.depth == kGroups) {
+        push_group(s, g);
+        return s.last = at + 1;
+    }
+    const std::uint64_t commas = rest & ~others & (others - 1);
+    s.last = at + 1;
+    if (commas != 0) {
+        s.last = base + 64 - static_cast<std::size_t>(std::countl_zero(commas));
+        g.commas = static_cast<std::uint32_t>(std::popcount(commas));
+        if (!s.locked) s.drop_candidate();
+    }
+    close_group(s, g, close);
+    return s.last = close + 1;
+}
+Group paren_group(Code& s, std::size_t at) {
     s.touch();
     Group g = group_of('(', at);
     if (s.function && s.angle == 0) {
@@ -312,7 +360,7 @@ void open_paren(Code& s, std::size_t at) {
         }
     }
     s.go_after = false;
-    push_group(s, g);
+    return g;
 }
 bool method_name(const Code& s, std::size_t paren) const {
     std::size_t b = skip_space(s.last, paren);
@@ -346,7 +394,6 @@ void close_brace(Code& s) {
     s.function = false;
 }
 void close_paren(Code& s, std::size_t at) {
-    const bool after = s.go_after;
     s.go_after = false;
     if (s.over > 0) {
         --s.over;
@@ -357,13 +404,13 @@ void close_paren(Code& s, std::size_t at) {
         s.drop_candidate();
         return;
     }
-    Group& g = s.groups[s.depth - 1];
+    close_group(s, s.groups[--s.depth], at);
+}
+void close_group(Code& s, const Group& g, std::size_t at) {
     const bool content = g.content || !blank(s.last, at);
     std::uint32_t count = g.commas + (content ? 1 : 0);
     if (s.preproc && count == 1 && only_void(g.open + 1, at)) count = 0;
-    --s.depth;
     if (s.class_depth > static_cast<std::int32_t>(s.depth)) s.class_depth = -1;
-    static_cast<void>(after);
     if (g.params) {
         if (g.replace)
             a_.nodes[s.go_node].count = count;
