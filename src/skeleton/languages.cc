@@ -431,6 +431,13 @@ Lang lang_from_tag(std::string_view tag, std::string_view& shown) {
 
 std::string_view lang_name(Lang lang) { return kNames[static_cast<std::size_t>(lang)]; }
 
+// Letters, what comments begin with, # and @; and line ends.
+bool may_begin_code(char c) {
+    static constexpr CharSet kBegin =
+        char_set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ/*-#@\n\r");
+    return kBegin.has(c);
+}
+
 bool may_be_code(std::string_view text) {
     // "Please …": most prose ends here.
     if (text.size() > 1 && text[0] >= 'A' && text[0] <= 'Z' && text[1] >= 'a' && text[1] <= 'z')
@@ -438,8 +445,10 @@ bool may_be_code(std::string_view text) {
     // The first line that is not empty and no comment must hold a mark that prose seldom has.
     std::size_t at = 0;
     for (int lines = 0; lines < 8 && at < text.size(); ++lines) {
-        std::size_t end = at;
         const std::size_t stop = std::min(text.size(), at + 160);
+        std::size_t end = at;
+        while (end < stop && (text[end] == ' ' || text[end] == '\t')) ++end;
+        if (end < stop && !may_begin_code(text[end])) return false;
         while (end < stop && text[end] != '\n' && text[end] != '\r') ++end;
         const std::string_view line = trim(text.substr(at, end - at));
         at = end + 1;

@@ -180,7 +180,8 @@ class Scanner {
             digit_carry_ = digits >> 63;
         }
     }
-    void numbers(const typename V::Bytes& v, std::uint64_t digits) {
+    // Apart, to keep the registers of sweep() free: most text has few digits.
+    [[gnu::noinline]] void numbers(const typename V::Bytes& v, std::uint64_t digits) {
         std::uint64_t starts = digits & ~((digits << 1) | digit_carry_);
         const std::uint64_t alnum = V::in(v, kAlnumSet);
         const std::uint64_t joined = alnum | V::in(v, kJoinSet);
@@ -203,13 +204,12 @@ class Scanner {
         const std::uint64_t edge =
             (joined & ~(joined + 1)) |
             ~(~std::uint64_t{0} >> std::min(63, std::countl_one(joined)));
-        std::uint64_t run = joined & (joined >> 1);
-        run &= run >> 2;
-        run &= run >> 4;
-        const std::uint64_t eight = smear(run);
-        std::uint64_t sixteen = smear(run & (run >> 8));
-        sixteen |= sixteen << 8;
-        starts &= ~((alnum & ~digits) << 1) | edge | sixteen;
+        std::uint64_t eight = joined & (joined >> 1);  // eight joined bytes begin here
+        eight &= eight >> 2;
+        eight &= eight >> 4;
+        const std::uint64_t sixteen = alnum & ~(alnum << 1) & eight & (eight >> 8);
+        const std::uint64_t lengthy = alnum & ~(alnum + sixteen);  // words these begin
+        starts &= ~((alnum & ~digits) << 1) | edge | lengthy;
         if (starts == 0) return 0;
         const std::uint64_t gap = V::in(v, kGapSet);
         const std::uint64_t may = V::in(v, kCounterEndSet);
@@ -217,13 +217,7 @@ class Scanner {
         const std::uint64_t counted =
             ((may & ~alnum) << 1) |
             ((gap << 1) & ((may << 2) | ((gap << 2) & ((may << 3) | ((gap << 3) & (may << 4))))));
-        return starts & (counted | (after >> 2) | (after >> 4) | edge | eight | sixteen | 15);
-    }
-    // Each bit spread over eight.
-    static std::uint64_t smear(std::uint64_t m) {
-        m |= m << 1;
-        m |= m << 2;
-        return m | (m << 4);
+        return starts & (counted | (after >> 2) | (after >> 4) | edge | lengthy | eight | 15);
     }
     // Most words with a digit can be told from the block's masks to be no volatile value: too short
     // for an id, and with a letter in them or nothing around them that dates, times and counters
