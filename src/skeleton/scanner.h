@@ -84,6 +84,7 @@ class Scanner {
         a_.names.push(block.name);
         t_ = text.data();
         n_ = text.size();
+        keep_tail();
         leaf_ = kNone;
         swept_ = 0;
         cursor_base_ = kNone;
@@ -132,10 +133,14 @@ class Scanner {
 
     // 64 bytes from `at`; past the block's end, zeros.
     typename V::Bytes load(std::size_t at) const {
-        if (n_ - at >= 64) return V::load(t_ + at);
-        char tail[64] = {};
-        std::memcpy(tail, t_ + at, n_ - at);
-        return V::load(tail);
+        const std::size_t left = n_ - at;
+        return V::load(left >= 64 ? t_ + at : tail_ + 64 - left);
+    }
+    void keep_tail() {
+        if (n_ >= 64)
+            std::memcpy(tail_, t_ + n_ - 64, 64);
+        else if (n_ > 0)
+            std::memcpy(tail_ + 64 - n_, t_, n_);
     }
     std::size_t skip_space(std::size_t at, std::size_t end) const {
         while (at < end && is_space(t_[at])) ++at;
@@ -323,6 +328,7 @@ class Scanner {
     // The current block.
     const char* t_ = nullptr;
     std::size_t n_ = 0;
+    char tail_[128] = {};  // its last 64 bytes and as many zeros
     std::uint32_t block_ = 0;
     std::uint32_t leaf_ = kNone;  // the last sibling, when it is a leaf
 
