@@ -19,6 +19,7 @@ constexpr LangSpec make(std::string_view events, const std::array<Word, N>& word
     spec.events = char_set(events);
     spec.any_case = any_case;
     for (const Word& word : words) {
+        spec.slots[keyword_slot(word.text[0], word.text[1])] = spec.keyword_count;
         Keyword& k = spec.keywords[spec.keyword_count++];
         for (std::size_t i = 0; i < word.text.size(); ++i) k.text[i] = word.text[i];
         k.size = static_cast<std::uint8_t>(word.text.size());
@@ -88,6 +89,15 @@ constexpr std::array<LangSpec, kCodeLangs> kSpecs = {
          true),
 };
 
+constexpr bool slots_are_unique() {
+    for (const LangSpec& spec : kSpecs)
+        for (std::size_t i = 0; i < spec.keyword_count; ++i)
+            if (spec.slots[keyword_slot(spec.keywords[i].text[0], spec.keywords[i].text[1])] != i)
+                return false;
+    return true;
+}
+static_assert(slots_are_unique());
+
 // By length, so that one look at it leaves few to compare: kControlStart[n] is the first of n
 // letters.
 constexpr std::string_view kControl[] = {
@@ -134,6 +144,12 @@ constexpr std::string_view kControl[] = {
     "__attribute__",
     "static_assert",
 };
+// The first letters that words of n letters have, as bits.
+constexpr auto kControlFirst = [] {
+    std::array<std::uint32_t, 16> letters{};
+    for (const std::string_view w : kControl) letters[w.size()] |= 1U << (w[0] & 31);
+    return letters;
+}();
 constexpr auto kControlStart = [] {
     std::array<std::uint8_t, 16> start{};
     for (std::size_t n = 0; n < 16; ++n)
@@ -406,7 +422,8 @@ const LangSpec& spec_of(Lang lang) {
 }
 
 bool is_control_word(std::string_view word) {
-    if (word.size() < 2 || word.size() > 13) return false;
+    if (word.empty() || word.size() > 13 || (kControlFirst[word.size()] >> (word[0] & 31) & 1) == 0)
+        return false;
     const std::size_t end = kControlStart[word.size() + 1];
     for (std::size_t i = kControlStart[word.size()]; i < end; ++i)
         if (kControl[i][0] == word[0] &&

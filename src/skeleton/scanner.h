@@ -206,9 +206,8 @@ class Scanner {
     // counter's word can be around.
     static std::uint64_t doubtful(const typename V::Bytes& v, std::uint64_t starts,
                                   std::uint64_t digits, std::uint64_t alnum, std::uint64_t joined) {
-        const std::uint64_t edge =
-            (joined & ~(joined + 1)) |
-            ~(~std::uint64_t{0} >> std::min(63, std::countl_one(joined)));
+        const std::uint64_t edge = (joined & ~(joined + 1)) |
+                                   ~(~std::uint64_t{0} >> std::min(63, std::countl_one(joined)));
         std::uint64_t eight = joined & (joined >> 1);  // eight joined bytes begin here
         eight &= eight >> 2;
         eight &= eight >> 4;

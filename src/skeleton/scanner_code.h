@@ -80,7 +80,7 @@ void code(std::size_t begin, std::size_t end, Lang lang) {
                 continue;
             }
             const std::size_t at = base + static_cast<std::size_t>(std::countr_zero(m));
-            const std::size_t after = (bit & e.words) != 0 ? word(s, at)
+            const std::size_t after = (bit & e.words) != 0 ? word(s, at, base, e)
                                       : t_[at] == '('      ? open_paren(s, at, base, e, m ^ bit)
                                                            : punctuation(s, at, t_[at]);
             if (after - base >= 64) {
@@ -91,43 +91,70 @@ void code(std::size_t begin, std::size_t end, Lang lang) {
         }
     }
 }
-// What the scanner stops at in 64 bytes; commas, semicolons and resets are among the marks.
+// What the scanner stops at in 64 bytes: words and marks; the rest says of what kind they are.
 struct Events {
-    std::uint64_t words;
+    std::uint64_t ident;
+    std::uint64_t words;  // where they begin
     std::uint64_t marks;
     std::uint64_t commas;
+    std::uint64_t colons;
     std::uint64_t semicolons;
-    std::uint64_t resets;  // ; and = but no =>
+    std::uint64_t resets;  // colons, semicolons and = but no =>
 };
 Events events_of(const Code& s, std::size_t base) const {
     const typename V::Bytes v = load(base);
-    const std::uint64_t ident = V::in(v, kIdentSet) | V::high(v);
+    Events e;
+    e.ident = V::in(v, kIdentSet) | V::high(v);
     const std::uint64_t carry = base > s.begin && is_ident(t_[base - 1]) ? 1 : 0;
-    const std::uint64_t starts = ident & ~((ident << 1) | carry);
+    const std::uint64_t starts = e.ident & ~((e.ident << 1) | carry);
     const std::uint64_t second = (V::in(v, s.spec->second) >> 1) | (std::uint64_t{1} << 63);
     const std::uint64_t third = (V::in(v, s.spec->third) >> 2) | (std::uint64_t{3} << 62);
-    Events e;
     e.marks = V::in(v, s.spec->events);
     e.words = starts & V::in(v, s.spec->first) & second & third;
     e.commas = V::equal(v, ',');
+    e.colons = V::equal(v, ':');
     e.semicolons = V::equal(v, ';');
     std::uint64_t assigns = V::equal(v, '=');
     if (s.script) assigns &= ~((V::equal(v, '>') >> 1) | (std::uint64_t{1} << 63));
-    e.resets = e.marks & (e.semicolons | assigns);
+    e.resets = e.marks & (e.colons | e.semicolons | assigns);
     return e;
 }
-// The first events of m that are ; or =, at once: what waited for a body or a name waits no more.
+// The first events of m that are : or ; or =, at once: what waited for a body or a name waits no
+// more, except that a colon alone keeps it from being replaced.
 std::uint64_t reset(Code& s, std::size_t base, const Events& e, std::uint64_t m) {
     const std::uint64_t others = m & ~e.resets;
     const std::uint64_t run = m & ~others & (others - 1);
-    const bool goes_on = (run & e.semicolons) == 0;
-    s.function = s.function && goes_on;
-    s.sql_create = s.sql_create && goes_on;
-    s.candidate = s.locked = s.go_type = s.go_after = false;
-    s.class_depth = -1;
+    const bool statement = (run & e.semicolons) == 0;  // the same as before
+    const bool kept = (run & ~e.colons) == 0;
+    s.function = s.function & statement;
+    s.sql_create = s.sql_create & statement;
+    s.go_type = s.go_type & kept;
+    s.candidate = s.candidate & kept;
+    s.locked = (s.locked | s.candidate) & kept;
+    s.class_depth = kept ? s.class_depth : -1;
+    s.go_after = false;
     s.touch();
     s.last = base + 64 - static_cast<std::size_t>(std::countl_zero(run));
     return run;
+}
+// The identifier that ends before / begins at a place of the block at `base`: its start / its end.
+std::size_t ident_begin(const Code& s, std::size_t end, std::size_t base, const Events& e) const {
+    if (end > base) {
+        const std::size_t in_block = end - base;
+        const auto run = static_cast<std::size_t>(std::countl_one(e.ident << (64 - in_block)));
+        if (run < in_block) return std::max(s.last, end - run);
+    }
+    while (end > s.last && is_ident(t_[end - 1])) --end;
+    return end;
+}
+std::size_t ident_end(const Code& s, std::size_t at, std::size_t base, const Events& e) const {
+    const std::size_t in_block = at - base;
+    const auto run = static_cast<std::size_t>(std::countr_one(e.ident >> in_block));
+    if (in_block + run < 64) return std::min(s.end, at + run);
+    const std::size_t stop = std::min(s.end, at + 15);  // no keyword is as long
+    std::size_t end = at + 1;
+    while (end < stop && is_ident(t_[end])) ++end;
+    return end;
 }
 
 bool blank(std::size_t at, std::size_t end) const { return skip_space(at, end) == end; }
@@ -141,12 +168,10 @@ void function_def(Code& s, std::size_t at, std::uint32_t params) {
 }
 
 // --- words --------------------------------------------------------------------------------------
-std::size_t word(Code& s, std::size_t at) {
+std::size_t word(Code& s, std::size_t at, std::size_t base, const Events& events) {
     s.touch();
-    std::size_t e = at + 1;
-    const std::size_t stop = std::min(s.end, at + 15);
-    while (e < stop && is_ident(t_[e])) ++e;
-    const Keyword* k = keyword(s, at, e - at);
+    const std::size_t e = ident_end(s, at, base, events);
+    const Keyword* k = e - at > 1 ? keyword(s, at, e - at) : nullptr;
     if (k == nullptr || (at > s.begin && t_[at - 1] == '.')) return e;
     const char next = next_char(s, e);
     const bool word_follows = is_ident(next);
@@ -204,17 +229,12 @@ std::size_t word(Code& s, std::size_t at) {
     return e;
 }
 const Keyword* keyword(const Code& s, std::size_t at, std::size_t size) const {
-    for (std::size_t i = 0; i < s.spec->keyword_count; ++i) {
-        const Keyword& k = s.spec->keywords[i];
-        if (k.size != size) continue;
-        bool same = true;
-        for (std::size_t j = 0; j < size && same; ++j) {
-            const char c = t_[at + j];
-            same = c == k.text[j] || (s.spec->any_case && c == k.text[j] - 32);
-        }
-        if (same) return &k;
-    }
-    return nullptr;
+    const Keyword& k = s.spec->keywords[s.spec->slots[keyword_slot(t_[at], t_[at + 1])]];
+    if (k.size != size) return nullptr;
+    const char letter_case = s.spec->any_case ? 32 : 0;
+    for (std::size_t i = 0; i < size; ++i)
+        if ((t_[at + i] | letter_case) != k.text[i]) return nullptr;
+    return &k;
 }
 bool first_in_line(const Code& s, std::size_t at) const {
     while (at > s.begin && (t_[at - 1] == ' ' || t_[at - 1] == '\t')) --at;
@@ -273,9 +293,6 @@ std::size_t punctuation(Code& s, std::size_t at, char c) {
                 s.go_type = false;
             }
             break;
-        case ':':
-            s.locked = s.locked || s.candidate;
-            break;
         case '<':
             if (at > s.begin && is_ident(t_[at - 1])) {
                 if (s.function)
@@ -310,11 +327,10 @@ void push_group(Code& s, const Group& group) {
     s.braces += group.type == '{' ? 1 : 0;
 }
 // The name right before "(": an identifier with only white space between, since the last event.
-bool named(const Code& s, std::size_t paren) const {
+bool named(const Code& s, std::size_t paren, std::size_t base, const Events& events) const {
     std::size_t e = paren;
     while (e > s.last && is_space(t_[e - 1])) --e;
-    std::size_t b = e;
-    while (b > s.last && is_ident(t_[b - 1])) --b;
+    std::size_t b = ident_begin(s, e, base, events);
     if (b == e)
         return e == paren && e > s.begin && t_[e - 1] == '>' && s.last == e && s.lang != Lang::kC &&
                s.lang != Lang::kJavaScript;
@@ -326,7 +342,7 @@ bool named(const Code& s, std::size_t paren) const {
 // `rest`: the events after it in its block. A group of commas alone is read at once.
 std::size_t open_paren(Code& s, std::size_t at, std::size_t base, const Events& e,
                        std::uint64_t rest) {
-    Group g = paren_group(s, at);
+    Group g = paren_group(s, at, base, e);
     const std::uint64_t others = rest & ~e.commas;
     const std::size_t close = base + static_cast<std::size_t>(std::countr_zero(others));
     if (others == 0 || t_[close] != ')' || s.over > 0 || s.depth == kGroups) {
@@ -343,7 +359,7 @@ std::size_t open_paren(Code& s, std::size_t at, std::size_t base, const Events& 
     close_group(s, g, close);
     return s.last = close + 1;
 }
-Group paren_group(Code& s, std::size_t at) {
+Group paren_group(Code& s, std::size_t at, std::size_t base, const Events& e) {
     s.touch();
     Group g = group_of('(', at);
     if (s.function && s.angle == 0) {
@@ -353,9 +369,9 @@ Group paren_group(Code& s, std::size_t at) {
     } else if (s.go_after && method_name(s, at)) {
         g.params = g.replace = true;
     } else if (s.c_like) {
-        g.callable = s.class_depth < 0 && named(s, at);
+        g.callable = s.class_depth < 0 && named(s, at, base, e);
         if (s.preproc) {
-            g.callable = named(s, at);
+            g.callable = named(s, at, base, e);
             s.class_depth = -1;
         }
     }
