@@ -27,6 +27,7 @@ class Scanner {
     void run(const Prompt& prompt) {
         if (prompt.tools > 0) push(Kind::kTools, 0, 0).count = prompt.tools;
         for (const Message& message : prompt.messages) {
+            if (&message != &prompt.messages.back()) fetch(*(&message + 1));
             const Kind kind = message.role == Role::kSystem ? Kind::kSystem
                               : message.role == Role::kUser ? Kind::kUser
                                                             : Kind::kAssistant;
@@ -42,6 +43,14 @@ class Scanner {
         std::uint32_t node;
         std::string_view name;
     };
+
+    // Messages lie apart in memory: the next one's ends are on their way while this one is read.
+    static void fetch(const Message& message) {
+        if (message.blocks.empty()) return;
+        const std::string_view text = message.blocks.front().text;
+        __builtin_prefetch(text.data());
+        __builtin_prefetch(text.data() + text.size());
+    }
 
     // --- nodes ----------------------------------------------------------------------------------
     Node& push(Kind kind, std::size_t begin, std::size_t end) {
@@ -181,16 +190,18 @@ class Scanner {
                 utf8_.ascii();
             if (const std::uint64_t zeros = V::equal(v, '\0')) nuls(zeros);
             const std::uint64_t digits = V::in(v, kDigitSet);
-            if (digits != 0) numbers(v, digits);
+            if (digits != 0) {
+                const std::uint64_t starts = digits & ~((digits << 1) | digit_carry_);
+                if (const std::uint64_t some = doubtful(v, digits, starts))
+                    numbers(v, digits, some);
+            }
             digit_carry_ = digits >> 63;
         }
     }
-    // Apart, to keep the registers of sweep() free: most text has few digits.
-    [[gnu::noinline]] void numbers(const typename V::Bytes& v, std::uint64_t digits) {
-        std::uint64_t starts = digits & ~((digits << 1) | digit_carry_);
+    [[gnu::noinline]] void numbers(const typename V::Bytes& v, std::uint64_t digits,
+                                   std::uint64_t starts) {
         const std::uint64_t alnum = V::in(v, kAlnumSet);
         const std::uint64_t joined = alnum | V::in(v, kJoinSet);
-        starts = doubtful(v, starts, digits, alnum, joined);
         for (; starts != 0; starts &= starts - 1) {
             const auto bit = static_cast<unsigned>(std::countr_zero(starts));
             const std::size_t at = swept_ + bit;
@@ -204,8 +215,10 @@ class Scanner {
     // Of `starts`, those that ordinary() or the matcher must look at: all but short words in the
     // middle of the block whose digits follow a letter (x1), or whose digits no date, time or
     // counter's word can be around.
-    static std::uint64_t doubtful(const typename V::Bytes& v, std::uint64_t starts,
-                                  std::uint64_t digits, std::uint64_t alnum, std::uint64_t joined) {
+    [[gnu::noinline]] static std::uint64_t doubtful(const typename V::Bytes& v,
+                                                    std::uint64_t digits, std::uint64_t starts) {
+        const std::uint64_t alnum = V::in(v, kAlnumSet);
+        const std::uint64_t joined = alnum | V::in(v, kJoinSet);
         const std::uint64_t edge = (joined & ~(joined + 1)) |
                                    ~(~std::uint64_t{0} >> std::min(63, std::countl_one(joined)));
         std::uint64_t eight = joined & (joined >> 1);  // eight joined bytes begin here
