@@ -163,22 +163,24 @@ class Scanner {
         return end;
     }
     // First line end, tag or (strict) raw character at or after `at`, or n_. Keeps its block's
-    // mask.
-    std::size_t next_event(std::size_t at) {
-        std::size_t base = at & ~std::size_t{63};
-        if (base >= n_) return n_;
-        if (base != cursor_base_) {
-            cursor_mask_ = V::in(load(base), set_);
-            cursor_base_ = base;
+    // masks. `text`: the last node is text, so lines that begin with a letter change nothing; those
+    // are passed over, but not past what is swept.
+    std::size_t next_event(std::size_t at, bool text) {
+        std::uint64_t wanted = ~std::uint64_t{0} << (at & 63);
+        for (std::size_t base = at & ~std::size_t{63}; base < n_; base += 64) {
+            if (base != cursor_base_) look(base);
+            const std::uint64_t quiet = text && base + 64 < swept_ ? cursor_quiet_ : 0;
+            if (const std::uint64_t m = cursor_mask_ & ~quiet & wanted)
+                return base + static_cast<std::size_t>(std::countr_zero(m));
+            wanted = ~std::uint64_t{0};
         }
-        std::uint64_t m = cursor_mask_ & (~std::uint64_t{0} << (at & 63));
-        while (m == 0) {
-            base += 64;
-            if (base >= n_) return n_;
-            m = cursor_mask_ = V::in(load(base), set_);
-            cursor_base_ = base;
-        }
-        return base + static_cast<std::size_t>(std::countr_zero(m));
+        return n_;
+    }
+    void look(std::size_t base) {
+        const typename V::Bytes v = load(base);
+        cursor_base_ = base;
+        cursor_mask_ = V::in(v, set_);
+        cursor_quiet_ = V::equal(v, '\n') & ((V::in(v, kLetterSet) | V::high(v)) >> 1);
     }
 
     void sweep(std::size_t until) {
@@ -346,6 +348,7 @@ class Scanner {
 
     std::size_t cursor_base_ = kNone;
     std::uint64_t cursor_mask_ = 0;
+    std::uint64_t cursor_quiet_ = 0;  // line ends before a letter
     std::size_t swept_ = 0;
     std::uint64_t digit_carry_ = 0;
     std::size_t volatile_next_ = 0;

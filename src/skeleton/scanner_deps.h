@@ -40,6 +40,8 @@ inline constexpr CharSet kIdentSet =
 inline constexpr CharSet kDigitSet = char_set("0123456789");
 inline constexpr CharSet kAlnumSet =
     char_set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789");
+inline constexpr CharSet kLetterSet =
+    char_set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ");
 inline constexpr CharSet kJoinSet = char_set("_-");
 // Around the digits of volatile values: between a counter's word and its number, the last letters
 // of those words (or #), and what follows the first digits of dates and times.
