@@ -4,7 +4,8 @@
 // included after scanner_deps.h. The three layers share the cursor over the bytes:
 //     text (this file)   lines, tags, fences          -> Node
 //     json (scanner_json.h)   one value               -> its shape
-//     code (scanner_code.h)   events of one language  -> FunctionDef, ClassDef, Import
+//     code (scanner_code.h, scanner_quotes.h)   events of one language  -> FunctionDef, ClassDef,
+//     Import
 // and sweep() runs a window ahead of them: UTF-8, NUL, volatile values, while the bytes are in L1.
 //
 // Time is linear: every search that fails remembers it (json_floor_, no_anchor_close_, …), and
@@ -331,6 +332,7 @@ class Scanner {
 #define ZH_SKELETON_SCANNER_BODY
 #include "skeleton/scanner_code.h"
 #include "skeleton/scanner_json.h"
+#include "skeleton/scanner_quotes.h"
 #include "skeleton/scanner_text.h"
 #undef ZH_SKELETON_SCANNER_BODY
 
