@@ -1,8 +1,10 @@
 // The figures of the skeleton: `bench_skeleton --json` prints one JSON object as its last line.
-// bench/skeleton.py adds linear_ratio, which needs an instruction counter around --once.
+// bench/skeleton.py adds linear_ratio, which needs an instruction counter around --once, and the
+// optimizer's gain in tokens, which needs a tokenizer.
 //
 //   --once KIND BYTES [--dry]   makes a hostile input and (unless --dry) analyzes it once
 //   --kinds                     names them
+//   --prefixes                  reusable prefixes before and after optimizing, each ended by NUL
 #include "skeleton/skeleton.h"
 
 #include <fmt/format.h>
@@ -62,6 +64,19 @@ Interval rate(const sk::Prompt& prompt, std::size_t bytes, int samples) {
         rates.push_back(static_cast<double>(bytes) / us_since(start));
     }
     return median_of(rates);
+}
+
+constexpr std::uint64_t kTemplates = 60;
+void print_prefixes() {
+    for (std::uint64_t i = 0; i < kTemplates; ++i) {
+        const std::string text = corpus::badly_ordered_template(i);
+        const sk::Optimized o = sk::optimize(text, {});
+        for (const std::string& prefix :
+             {text.substr(0, o.reusable_before), o.text.substr(0, o.reusable_after)}) {
+            std::fwrite(prefix.data(), 1, prefix.size(), stdout);
+            std::fputc(0, stdout);
+        }
+    }
 }
 
 std::string key_of(const std::string& text) {
@@ -149,17 +164,15 @@ std::string figures(int samples) {
     out += fmt::format(",\"must_differ_rate\":{:.4f},\"must_differ_pairs\":{}",
                        static_cast<double>(differ) / pairs, pairs);
 
-    // Reusable prefix after / before, in bytes and in tokens by a rule of thumb that is the same on
-    // both sides (four bytes a token); the ratio is what counts.
     std::vector<double> gains;
-    for (std::uint64_t i = 0; i < 60; ++i) {
+    for (std::uint64_t i = 0; i < kTemplates; ++i) {
         const sk::Optimized o = sk::optimize(corpus::badly_ordered_template(i), {});
         gains.push_back(static_cast<double>(o.reusable_after) /
                         static_cast<double>(std::max<std::size_t>(1, o.reusable_before)));
     }
     const Interval gain = median_of(gains);
-    out +=
-        fmt::format(",\"optimize_gain\":{:.3f},\"optimize_gain_ci\":{}", gain.median, shown(gain));
+    out += fmt::format(",\"optimize_gain_bytes\":{:.3f},\"optimize_gain_bytes_ci\":{}", gain.median,
+                       shown(gain));
     return out + "}";
 }
 
@@ -174,6 +187,10 @@ int main(int argc, char** argv) {
     }
     if (argc >= 2 && std::strcmp(argv[1], "--kinds") == 0) {
         for (const std::string_view kind : corpus::kHostile) fmt::print("{}\n", kind);
+        return 0;
+    }
+    if (argc >= 2 && std::strcmp(argv[1], "--prefixes") == 0) {
+        print_prefixes();
         return 0;
     }
     int samples = 31;

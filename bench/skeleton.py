@@ -1,13 +1,16 @@
 """./dev bench skeleton: speed, tables, renames, mutants, linear time and what the optimizer gains.
 
-bench_skeleton (bench/skeleton.cc) measures all but linear_ratio. That one counts instructions under
+bench_skeleton (bench/skeleton.cc) measures all but two. linear_ratio counts instructions under
 valgrind: each hostile input at 1 and 2 MiB, less what it takes to make the input; the worst ratio.
+optimize_gain counts tokens with `zerohop tokens` and the model's vocabulary (--gguf); without one it is
+the gain in bytes, as optimize_gain_unit says.
 The last line is one JSON object; targets and what each key means: docs/formats/skeleton.md §11."""
 import argparse
 import json
 import pathlib
 import re
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -39,9 +42,32 @@ def linear(bench, kinds, sizes):
     return worst[0], worst[1], by_kind
 
 
+def tokens(binary, gguf, texts):
+    """How many tokens each text has. Role tags are taken out, or a text would be counted as a whole prompt."""
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [pathlib.Path(folder, f"{i:04}.txt") for i in range(len(texts))]
+        for path, text in zip(paths, texts):
+            path.write_text(re.sub(r"</?(system|user|assistant)>\n?", "", text))
+        run = subprocess.run([str(binary), "tokens", "--model", gguf, "--json", *map(str, paths)], capture_output=True, text=True, check=True)
+    counted = [call["tokens"] for call in json.loads(run.stdout)["prompts"]]
+    if len(counted) != len(texts):
+        raise SystemExit(f"zerohop tokens counted {len(counted)} of {len(texts)} texts")
+    return counted
+
+
+def gain(bench, binary, gguf):
+    prefixes = subprocess.run([str(bench), "--prefixes"], capture_output=True, text=True, check=True).stdout.split("\0")[:-1]
+    counted = tokens(binary, gguf, prefixes)
+    gains = sorted(after / max(1, before) for before, after in zip(counted[::2], counted[1::2]))
+    half = 0.98 * len(gains) ** 0.5  # the 95 % interval of the median, from order statistics
+    at = lambda rank: round(gains[min(len(gains) - 1, max(0, int(rank)))], 3)
+    return round(statistics.median(gains), 3), [at(len(gains) / 2 - half), at(len(gains) / 2 + half)]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--binary", default="build/release/zerohop", help="bench_skeleton is looked for beside it")
+    parser.add_argument("--gguf", help="whose tokenizer counts optimize_gain")
     parser.add_argument("--json", action="store_true", help="only the JSON line")
     parser.add_argument("--samples", type=int, default=31)
     parser.add_argument("--quick", action="store_true", help="linear_ratio at 128 and 256 KiB")
@@ -51,6 +77,11 @@ def main():
         raise SystemExit(f"{bench} is not built: ./dev build")
     run = subprocess.run([str(bench), "--json", "--samples", str(args.samples)], capture_output=True, text=True, check=True)
     out = json.loads(run.stdout.splitlines()[-1])
+    if args.gguf:
+        out["optimize_gain"], out["optimize_gain_ci"] = gain(bench, args.binary, args.gguf)
+    else:
+        out["optimize_gain"], out["optimize_gain_ci"] = out["optimize_gain_bytes"], out["optimize_gain_bytes_ci"]
+    out["optimize_gain_unit"] = "tokens" if args.gguf else "bytes"
     out["linear_ratio"] = None
     if shutil.which("valgrind"):
         kinds = subprocess.run([str(bench), "--kinds"], capture_output=True, text=True, check=True).stdout.split()

@@ -83,7 +83,7 @@ std::string_view implementation() { return has_avx2() ? "avx2" : "portable"; }
 std::size_t tables_bytes() {
     // Besides the languages: character classes (here and of the volatile matcher), the sets of
     // scanner_deps.h, and the three UTF-8 tables.
-    return language_table_bytes() + sizeof(kCharClass) + 256 + 5 * sizeof(CharSet) + 3 * 16;
+    return language_table_bytes() + sizeof(kCharClass) + 256 + 9 * sizeof(CharSet) + 3 * 16;
 }
 
 std::string_view language_name(const Analysis& analysis, const Node& node, std::string& scratch) {

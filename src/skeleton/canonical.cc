@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
 
 #include "skeleton/languages.h"
@@ -11,10 +12,25 @@
 namespace zerohop::skeleton {
 namespace {
 
-constexpr std::string_view kLabels[] = {
-    "TOOLS",           "SYSTEM",     "USER",         "ASSISTANT", "TOOL_USE", "TOOL_RESULT", "TAG",
-    "SEMANTIC_ANCHOR", "CODE_BLOCK", "FUNCTION_DEF", "CLASS_DEF", "IMPORT",   "HEADING",     "LIST",
-    "TABLE",           "QUOTE",      "JSON",         "IMAGE",     "TEXT",     "TEXT"};
+// An opening bracket and a label, as the 16 bytes that are copied and how many of them count.
+struct Label {
+    char text[16] = {};
+    std::uint8_t size = 0;
+};
+constexpr Label opened(std::string_view label) {
+    Label l;
+    l.text[l.size++] = '[';
+    for (const char c : label) l.text[l.size++] = c;
+    return l;
+}
+constexpr Label kLabels[] = {
+    opened("TOOLS"),      opened("SYSTEM"),       opened("USER"),      opened("ASSISTANT"),
+    opened("TOOL_USE"),   opened("TOOL_RESULT"),  opened("TAG"),       opened("SEMANTIC_ANCHOR"),
+    opened("CODE_BLOCK"), opened("FUNCTION_DEF"), opened("CLASS_DEF"), opened("IMPORT"),
+    opened("HEADING"),    opened("LIST"),         opened("TABLE"),     opened("QUOTE"),
+    opened("JSON"),       opened("IMAGE"),        opened("TEXT"),      opened("TEXT")};
+constexpr Label kParams = opened("PARAMS");
+constexpr std::size_t kLeafRoom = 96;  // a leaf's labels, brackets and numbers
 constexpr char kHex[] = "0123456789abcdef";
 
 bool is_container(Kind kind) {
@@ -58,15 +74,6 @@ class Writer {
   private:
     void put(char c) { a_.canonical.push(c); }
     void put(std::string_view s) { a_.canonical.append(s.data(), s.size()); }
-    void number(std::uint32_t v) {
-        char digits[10];
-        std::size_t size = 0;
-        do {
-            digits[size++] = static_cast<char>('0' + v % 10);
-            v /= 10;
-        } while (v > 0);
-        while (size > 0) put(digits[--size]);
-    }
     void hex(Key key) {
         for (const std::uint64_t half : {key.high, key.low})
             for (int shift = 60; shift >= 0; shift -= 4) put(kHex[(half >> shift) & 15]);
@@ -88,11 +95,10 @@ class Writer {
             }
         }
     }
-    void begin(std::string_view label) {
-        put('[');
-        put(label);
+    void begin(const Label& label) {
+        std::memcpy(a_.canonical.reserve_more(sizeof label.text), label.text, sizeof label.text);
+        a_.canonical.commit(label.size);
         deepest_ = std::max(deepest_, ++depth_);
-        if (!closed_) return;
     }
     void seal() {
         if (!closed_) put(']');
@@ -107,7 +113,7 @@ class Writer {
     std::string_view range(const Node& n) const {
         return a_.blocks[n.block].substr(n.name, n.name_size);
     }
-    std::string_view label(Kind kind) const { return kLabels[static_cast<std::size_t>(kind)]; }
+    static const Label& label(Kind kind) { return kLabels[static_cast<std::size_t>(kind)]; }
 
     int open(const Node& n) {
         begin(label(n.kind));
@@ -123,7 +129,8 @@ class Writer {
         std::string_view shown;
         auto lang = static_cast<Lang>(n.sub);
         if (lang == Lang::kOther) static_cast<void>(lang_from_tag(range(n), shown));
-        begin(lang == Lang::kOther ? shown : lang_name(lang));
+        begin({.text = {'['}, .size = 1});
+        put(lang == Lang::kOther ? shown : lang_name(lang));
         if (lang == Lang::kOther && shown.empty()) escaped(range(n), true);
         seal();
         return 2;
@@ -172,63 +179,71 @@ class Writer {
         if (held_ == nullptr) return;
         const Node& n = *held_;
         held_ = nullptr;
-        begin(label(n.kind));
+        if (n.kind == Kind::kAnchor) return anchor(n);
+        const std::size_t shape = n.kind == Kind::kJson ? n.name_size : 0;
+        char* const start = a_.canonical.reserve_more(kLeafRoom + shape);
+        char* p = opening(start, label(n.kind));
+        int brackets = 1;
         switch (n.kind) {
             case Kind::kTools:
-                put(':');
-                number(step(n.count));
+                p = number(p, step(n.count));
                 break;
-            case Kind::kAnchor: {
-                put(':');
-                if (closed_) {
-                    const std::string_view s = range(n);
-                    const XXH128_hash_t h =
-                        XXH3_128bits_withSeed(s.data(), s.size(), kFormatVersion);
-                    hex({h.high64, h.low64});
-                } else {
-                    escaped(range(n).substr(0, 48), false);
-                }
-                break;
-            }
             case Kind::kFunctionDef:
-                seal();
-                begin("PARAMS");
-                put(':');
-                number(std::min<std::uint32_t>(n.count, 255));
-                seal();
-                close_marks(2);
-                return;
+                if (!closed_) *p++ = ']';
+                p = number(opening(p, kParams), std::min<std::uint32_t>(n.count, 255));
+                brackets = 2;
+                break;
             case Kind::kHeading:
-                put(':');
-                number(n.sub);
+                p = number(p, n.sub);
                 break;
             case Kind::kList:
-                put(n.sub == 0 ? ":BULLET:" : ":NUMBER:");
-                number(step(count_));
+                std::memcpy(p, n.sub == 0 ? ":BULLET" : ":NUMBER", 7);
+                p = number(p + 7, step(count_));
                 break;
             case Kind::kTable:
-                put(':');
-                number(n.columns);
-                put(':');
-                number(step(count_));
+                p = number(number(p, n.columns), step(count_));
                 break;
             case Kind::kJson:
-                put(':');
-                put(std::string_view(a_.shapes.data() + n.name, n.name_size));
+                *p++ = ':';
+                std::memcpy(p, a_.shapes.data() + n.name, shape);
+                p += shape;
                 [[fallthrough]];
             default:
-                if (count_ > 1) {
-                    put(':');
-                    number(step(count_));
-                }
+                if (count_ > 1) p = number(p, step(count_));
         }
-        seal();
-        close_marks(1);
+        *p++ = ']';
+        if (closed_ && brackets == 2) *p++ = ']';
+        a_.canonical.commit(static_cast<std::size_t>(p - start));
+        deepest_ = std::max(deepest_, depth_ + brackets);
     }
-    void close_marks(int n) {
-        depth_ -= n;
-        if (closed_)
-            while (n-- > 0) put(']');
+    static char* opening(char* p, const Label& label) {
+        std::memcpy(p, label.text, sizeof label.text);
+        return p + label.size;
+    }
+    static char* number(char* p, std::uint32_t v) {
+        *p++ = ':';
+        if (v < 10) {
+            *p++ = static_cast<char>('0' + v);
+            return p;
+        }
+        char digits[10];
+        std::size_t size = 0;
+        for (; v > 0; v /= 10) digits[size++] = static_cast<char>('0' + v % 10);
+        while (size > 0) *p++ = digits[--size];
+        return p;
+    }
+    void anchor(const Node& n) {
+        begin(label(n.kind));
+        put(':');
+        const std::string_view s = range(n);
+        if (closed_) {
+            const XXH128_hash_t h = XXH3_128bits_withSeed(s.data(), s.size(), kFormatVersion);
+            hex({h.high64, h.low64});
+        } else {
+            escaped(s.substr(0, 48), false);
+        }
+        --depth_;
+        put(']');
     }
 
     struct End {
@@ -254,10 +269,7 @@ Key hash(std::string_view form, std::uint64_t part) {
 }  // namespace
 
 std::uint32_t step(std::uint32_t count) {
-    if (count <= 2) return count;
-    std::uint64_t low = 2;
-    while (low * 2 < count) low *= 2;
-    return static_cast<std::uint32_t>(low + 1);
+    return count <= 2 ? count : std::bit_floor(count - 1) + 1;
 }
 
 void write_canonical(Arena::State& arena, Analysis& out) {

@@ -19,15 +19,21 @@ constexpr LangSpec make(std::string_view events, const std::array<Word, N>& word
     spec.events = char_set(events);
     spec.any_case = any_case;
     for (const Word& word : words) {
+        spec.slots[keyword_slot(word.text[0], word.text[1])] = spec.keyword_count;
         Keyword& k = spec.keywords[spec.keyword_count++];
         for (std::size_t i = 0; i < word.text.size(); ++i) k.text[i] = word.text[i];
         k.size = static_cast<std::uint8_t>(word.text.size());
         k.act = word.act;
         spec.first.add(word.text[0]);
         spec.second.add(word.text[1]);
+        if (word.text.size() > 2)
+            spec.third.add(word.text[2]);
+        else
+            for (const char c : std::string_view(" \t\n\r\f\v")) spec.third.add(c);
         if (any_case) {
             spec.first.add(static_cast<char>(word.text[0] - 32));
             spec.second.add(static_cast<char>(word.text[1] - 32));
+            spec.third.add(static_cast<char>(word.text[2] - 32));
         }
     }
     return spec;
@@ -83,6 +89,15 @@ constexpr std::array<LangSpec, kCodeLangs> kSpecs = {
          true),
 };
 
+constexpr bool slots_are_unique() {
+    for (const LangSpec& spec : kSpecs)
+        for (std::size_t i = 0; i < spec.keyword_count; ++i)
+            if (spec.slots[keyword_slot(spec.keywords[i].text[0], spec.keywords[i].text[1])] != i)
+                return false;
+    return true;
+}
+static_assert(slots_are_unique());
+
 // By length, so that one look at it leaves few to compare: kControlStart[n] is the first of n
 // letters.
 constexpr std::string_view kControl[] = {
@@ -129,6 +144,12 @@ constexpr std::string_view kControl[] = {
     "__attribute__",
     "static_assert",
 };
+// The first letters that words of n letters have, as bits.
+constexpr auto kControlFirst = [] {
+    std::array<std::uint32_t, 16> letters{};
+    for (const std::string_view w : kControl) letters[w.size()] |= 1U << (w[0] & 31);
+    return letters;
+}();
 constexpr auto kControlStart = [] {
     std::array<std::uint8_t, 16> start{};
     for (std::size_t n = 0; n < 16; ++n)
@@ -401,7 +422,8 @@ const LangSpec& spec_of(Lang lang) {
 }
 
 bool is_control_word(std::string_view word) {
-    if (word.size() < 2 || word.size() > 13) return false;
+    if (word.empty() || word.size() > 13 || (kControlFirst[word.size()] >> (word[0] & 31) & 1) == 0)
+        return false;
     const std::size_t end = kControlStart[word.size() + 1];
     for (std::size_t i = kControlStart[word.size()]; i < end; ++i)
         if (kControl[i][0] == word[0] &&
@@ -426,6 +448,13 @@ Lang lang_from_tag(std::string_view tag, std::string_view& shown) {
 
 std::string_view lang_name(Lang lang) { return kNames[static_cast<std::size_t>(lang)]; }
 
+// Letters, what comments begin with, # and @; and line ends.
+bool may_begin_code(char c) {
+    static constexpr CharSet kBegin =
+        char_set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ/*-#@\n\r");
+    return kBegin.has(c);
+}
+
 bool may_be_code(std::string_view text) {
     // "Please …": most prose ends here.
     if (text.size() > 1 && text[0] >= 'A' && text[0] <= 'Z' && text[1] >= 'a' && text[1] <= 'z')
@@ -433,8 +462,10 @@ bool may_be_code(std::string_view text) {
     // The first line that is not empty and no comment must hold a mark that prose seldom has.
     std::size_t at = 0;
     for (int lines = 0; lines < 8 && at < text.size(); ++lines) {
-        std::size_t end = at;
         const std::size_t stop = std::min(text.size(), at + 160);
+        std::size_t end = at;
+        while (end < stop && (text[end] == ' ' || text[end] == '\t')) ++end;
+        if (end < stop && !may_begin_code(text[end])) return false;
         while (end < stop && text[end] != '\n' && text[end] != '\r') ++end;
         const std::string_view line = trim(text.substr(at, end - at));
         at = end + 1;

@@ -68,11 +68,18 @@ struct Keyword {
     Act act = Act::kFunction;
 };
 
+// By a word's first two letters, in either case.
+constexpr std::size_t keyword_slot(char first, char second) {
+    return (static_cast<unsigned char>(first) * 17U + static_cast<unsigned char>(second)) & 31U;
+}
+
 struct LangSpec {
     CharSet events;  // punctuation the scanner stops at
-    CharSet first;   // first and second characters of keywords
+    CharSet first;   // first, second and third characters of keywords; a space ends one of two
     CharSet second;
+    CharSet third;
     std::array<Keyword, 8> keywords{};
+    std::array<std::uint8_t, 32> slots{};  // which keyword may begin with two letters
     std::uint8_t keyword_count = 0;
     bool any_case = false;
 };

@@ -4,7 +4,8 @@
 // included after scanner_deps.h. The three layers share the cursor over the bytes:
 //     text (this file)   lines, tags, fences          -> Node
 //     json (scanner_json.h)   one value               -> its shape
-//     code (scanner_code.h)   events of one language  -> FunctionDef, ClassDef, Import
+//     code (scanner_code.h, scanner_quotes.h)   events of one language  -> FunctionDef, ClassDef,
+//     Import
 // and sweep() runs a window ahead of them: UTF-8, NUL, volatile values, while the bytes are in L1.
 //
 // Time is linear: every search that fails remembers it (json_floor_, no_anchor_close_, …), and
@@ -27,6 +28,7 @@ class Scanner {
     void run(const Prompt& prompt) {
         if (prompt.tools > 0) push(Kind::kTools, 0, 0).count = prompt.tools;
         for (const Message& message : prompt.messages) {
+            if (&message != &prompt.messages.back()) fetch(*(&message + 1));
             const Kind kind = message.role == Role::kSystem ? Kind::kSystem
                               : message.role == Role::kUser ? Kind::kUser
                                                             : Kind::kAssistant;
@@ -42,6 +44,14 @@ class Scanner {
         std::uint32_t node;
         std::string_view name;
     };
+
+    // Messages lie apart in memory: the next one's ends are on their way while this one is read.
+    static void fetch(const Message& message) {
+        if (message.blocks.empty()) return;
+        const std::string_view text = message.blocks.front().text;
+        __builtin_prefetch(text.data());
+        __builtin_prefetch(text.data() + text.size());
+    }
 
     // --- nodes ----------------------------------------------------------------------------------
     Node& push(Kind kind, std::size_t begin, std::size_t end) {
@@ -84,6 +94,7 @@ class Scanner {
         a_.names.push(block.name);
         t_ = text.data();
         n_ = text.size();
+        keep_tail();
         leaf_ = kNone;
         swept_ = 0;
         cursor_base_ = kNone;
@@ -132,10 +143,14 @@ class Scanner {
 
     // 64 bytes from `at`; past the block's end, zeros.
     typename V::Bytes load(std::size_t at) const {
-        if (n_ - at >= 64) return V::load(t_ + at);
-        char tail[64] = {};
-        std::memcpy(tail, t_ + at, n_ - at);
-        return V::load(tail);
+        const std::size_t left = n_ - at;
+        return V::load(left >= 64 ? t_ + at : tail_ + 64 - left);
+    }
+    void keep_tail() {
+        if (n_ >= 64)
+            std::memcpy(tail_, t_ + n_ - 64, 64);
+        else if (n_ > 0)
+            std::memcpy(tail_ + 64 - n_, t_, n_);
     }
     std::size_t skip_space(std::size_t at, std::size_t end) const {
         while (at < end && is_space(t_[at])) ++at;
@@ -149,22 +164,24 @@ class Scanner {
         return end;
     }
     // First line end, tag or (strict) raw character at or after `at`, or n_. Keeps its block's
-    // mask.
-    std::size_t next_event(std::size_t at) {
-        std::size_t base = at & ~std::size_t{63};
-        if (base >= n_) return n_;
-        if (base != cursor_base_) {
-            cursor_mask_ = V::in(load(base), set_);
-            cursor_base_ = base;
+    // masks. `text`: the last node is text, so lines that begin with a letter change nothing; those
+    // are passed over, but not past what is swept.
+    std::size_t next_event(std::size_t at, bool text) {
+        std::uint64_t wanted = ~std::uint64_t{0} << (at & 63);
+        for (std::size_t base = at & ~std::size_t{63}; base < n_; base += 64) {
+            if (base != cursor_base_) look(base);
+            const std::uint64_t quiet = text && base + 64 < swept_ ? cursor_quiet_ : 0;
+            if (const std::uint64_t m = cursor_mask_ & ~quiet & wanted)
+                return base + static_cast<std::size_t>(std::countr_zero(m));
+            wanted = ~std::uint64_t{0};
         }
-        std::uint64_t m = cursor_mask_ & (~std::uint64_t{0} << (at & 63));
-        while (m == 0) {
-            base += 64;
-            if (base >= n_) return n_;
-            m = cursor_mask_ = V::in(load(base), set_);
-            cursor_base_ = base;
-        }
-        return base + static_cast<std::size_t>(std::countr_zero(m));
+        return n_;
+    }
+    void look(std::size_t base) {
+        const typename V::Bytes v = load(base);
+        cursor_base_ = base;
+        cursor_mask_ = V::in(v, set_);
+        cursor_quiet_ = V::equal(v, '\n') & ((V::in(v, kLetterSet) | V::high(v)) >> 1);
     }
 
     void sweep(std::size_t until) {
@@ -174,14 +191,18 @@ class Scanner {
                 utf8_.block(v);
             else
                 utf8_.ascii();
-            if (const std::uint64_t zeros = V::zero(v)) nuls(zeros);
+            if (const std::uint64_t zeros = V::equal(v, '\0')) nuls(zeros);
             const std::uint64_t digits = V::in(v, kDigitSet);
-            if (digits != 0) numbers(v, digits);
+            if (digits != 0) {
+                const std::uint64_t starts = digits & ~((digits << 1) | digit_carry_);
+                if (const std::uint64_t some = doubtful(v, digits, starts))
+                    numbers(v, digits, some);
+            }
             digit_carry_ = digits >> 63;
         }
     }
-    void numbers(const typename V::Bytes& v, std::uint64_t digits) {
-        std::uint64_t starts = digits & ~((digits << 1) | digit_carry_);
+    [[gnu::noinline]] void numbers(const typename V::Bytes& v, std::uint64_t digits,
+                                   std::uint64_t starts) {
         const std::uint64_t alnum = V::in(v, kAlnumSet);
         const std::uint64_t joined = alnum | V::in(v, kJoinSet);
         for (; starts != 0; starts &= starts - 1) {
@@ -193,6 +214,30 @@ class Scanner {
             else
                 word_with_digit(at);
         }
+    }
+    // Of `starts`, those that ordinary() or the matcher must look at: all but short words in the
+    // middle of the block whose digits follow a letter (x1), or whose digits no date, time or
+    // counter's word can be around.
+    [[gnu::noinline]] static std::uint64_t doubtful(const typename V::Bytes& v,
+                                                    std::uint64_t digits, std::uint64_t starts) {
+        const std::uint64_t alnum = V::in(v, kAlnumSet);
+        const std::uint64_t joined = alnum | V::in(v, kJoinSet);
+        const std::uint64_t edge = (joined & ~(joined + 1)) |
+                                   ~(~std::uint64_t{0} >> std::min(63, std::countl_one(joined)));
+        std::uint64_t eight = joined & (joined >> 1);  // eight joined bytes begin here
+        eight &= eight >> 2;
+        eight &= eight >> 4;
+        const std::uint64_t sixteen = alnum & ~(alnum << 1) & eight & (eight >> 8);
+        const std::uint64_t lengthy = alnum & ~(alnum + sixteen);  // words these begin
+        starts &= ~((alnum & ~digits) << 1) | edge | lengthy;
+        if (starts == 0) return 0;
+        const std::uint64_t gap = V::in(v, kGapSet);
+        const std::uint64_t may = V::in(v, kCounterEndSet);
+        const std::uint64_t after = V::in(v, kAfterSet);
+        const std::uint64_t counted =
+            ((may & ~alnum) << 1) |
+            ((gap << 1) & ((may << 2) | ((gap << 2) & ((may << 3) | ((gap << 3) & (may << 4))))));
+        return starts & (counted | (after >> 2) | (after >> 4) | edge | lengthy | eight | 15);
     }
     // Most words with a digit can be told from the block's masks to be no volatile value: too short
     // for an id, and with a letter in them or nothing around them that dates, times and counters
@@ -287,6 +332,7 @@ class Scanner {
 #define ZH_SKELETON_SCANNER_BODY
 #include "skeleton/scanner_code.h"
 #include "skeleton/scanner_json.h"
+#include "skeleton/scanner_quotes.h"
 #include "skeleton/scanner_text.h"
 #undef ZH_SKELETON_SCANNER_BODY
 
@@ -298,11 +344,13 @@ class Scanner {
     // The current block.
     const char* t_ = nullptr;
     std::size_t n_ = 0;
+    char tail_[128] = {};  // its last 64 bytes and as many zeros
     std::uint32_t block_ = 0;
     std::uint32_t leaf_ = kNone;  // the last sibling, when it is a leaf
 
     std::size_t cursor_base_ = kNone;
     std::uint64_t cursor_mask_ = 0;
+    std::uint64_t cursor_quiet_ = 0;  // line ends before a letter
     std::size_t swept_ = 0;
     std::uint64_t digit_carry_ = 0;
     std::size_t volatile_next_ = 0;

@@ -69,13 +69,20 @@ void code(std::size_t begin, std::size_t end, Lang lang) {
     // Block by block; `from` is where the last token ended, which may be blocks away.
     std::size_t from = begin;
     for (std::size_t base = begin; base < end; base = begin + ((from - begin) & ~std::size_t{63})) {
-        std::uint64_t m = code_mask(s, base) & (~std::uint64_t{0} << (from - base));
+        const Events e = events_of(s, base);
+        std::uint64_t m = (e.words | e.marks) & (~std::uint64_t{0} << (from - base));
         if (end - base < 64) m &= (std::uint64_t{1} << (end - base)) - 1;
         from = base + 64;
         while (m != 0) {
+            const std::uint64_t bit = m & (~m + 1);
+            if ((bit & e.resets) != 0) {
+                m &= ~reset(s, base, e, m);
+                continue;
+            }
             const std::size_t at = base + static_cast<std::size_t>(std::countr_zero(m));
-            const char c = t_[at];
-            const std::size_t after = is_ident(c) ? word(s, at) : punctuation(s, at, c);
+            const std::size_t after = (bit & e.words) != 0 ? word(s, at, base, e)
+                                      : t_[at] == '('      ? open_paren(s, at, base, e, m ^ bit)
+                                                           : punctuation(s, at, t_[at]);
             if (after - base >= 64) {
                 from = after;
                 break;
@@ -84,13 +91,70 @@ void code(std::size_t begin, std::size_t end, Lang lang) {
         }
     }
 }
-std::uint64_t code_mask(const Code& s, std::size_t base) const {
+// What the scanner stops at in 64 bytes: words and marks; the rest says of what kind they are.
+struct Events {
+    std::uint64_t ident;
+    std::uint64_t words;  // where they begin
+    std::uint64_t marks;
+    std::uint64_t commas;
+    std::uint64_t colons;
+    std::uint64_t semicolons;
+    std::uint64_t resets;  // colons, semicolons and = but no =>
+};
+Events events_of(const Code& s, std::size_t base) const {
     const typename V::Bytes v = load(base);
-    const std::uint64_t ident = V::in(v, kIdentSet) | V::high(v);
+    Events e;
+    e.ident = V::in(v, kIdentSet) | V::high(v);
     const std::uint64_t carry = base > s.begin && is_ident(t_[base - 1]) ? 1 : 0;
-    const std::uint64_t starts = ident & ~((ident << 1) | carry);
+    const std::uint64_t starts = e.ident & ~((e.ident << 1) | carry);
     const std::uint64_t second = (V::in(v, s.spec->second) >> 1) | (std::uint64_t{1} << 63);
-    return V::in(v, s.spec->events) | (starts & V::in(v, s.spec->first) & second);
+    const std::uint64_t third = (V::in(v, s.spec->third) >> 2) | (std::uint64_t{3} << 62);
+    e.marks = V::in(v, s.spec->events);
+    e.words = starts & V::in(v, s.spec->first) & second & third;
+    e.commas = V::equal(v, ',');
+    e.colons = V::equal(v, ':');
+    e.semicolons = V::equal(v, ';');
+    std::uint64_t assigns = V::equal(v, '=');
+    if (s.script) assigns &= ~((V::equal(v, '>') >> 1) | (std::uint64_t{1} << 63));
+    e.resets = e.marks & (e.colons | e.semicolons | assigns);
+    return e;
+}
+// The first events of m that are : or ; or =, at once: what waited for a body or a name waits no
+// more, except that a colon alone keeps it from being replaced.
+std::uint64_t reset(Code& s, std::size_t base, const Events& e, std::uint64_t m) {
+    const std::uint64_t others = m & ~e.resets;
+    const std::uint64_t run = m & ~others & (others - 1);
+    const bool same_statement = (run & e.semicolons) == 0;
+    const bool kept = (run & ~e.colons) == 0;
+    s.function = s.function & same_statement;
+    s.sql_create = s.sql_create & same_statement;
+    s.go_type = s.go_type & kept;
+    s.candidate = s.candidate & kept;
+    s.locked = (s.locked | s.candidate) & kept;
+    s.class_depth = kept ? s.class_depth : -1;
+    s.go_after = false;
+    s.touch();
+    s.last = base + 64 - static_cast<std::size_t>(std::countl_zero(run));
+    return run;
+}
+// The identifier that ends before / begins at a place of the block at `base`: its start / its end.
+std::size_t ident_begin(const Code& s, std::size_t end, std::size_t base, const Events& e) const {
+    if (end > base) {
+        const std::size_t in_block = end - base;
+        const auto run = static_cast<std::size_t>(std::countl_one(e.ident << (64 - in_block)));
+        if (run < in_block) return std::max(s.last, end - run);
+    }
+    while (end > s.last && is_ident(t_[end - 1])) --end;
+    return end;
+}
+std::size_t ident_end(const Code& s, std::size_t at, std::size_t base, const Events& e) const {
+    const std::size_t in_block = at - base;
+    const auto run = static_cast<std::size_t>(std::countr_one(e.ident >> in_block));
+    if (in_block + run < 64) return std::min(s.end, at + run);
+    const std::size_t stop = std::min(s.end, at + 15);  // no keyword is as long
+    std::size_t end = at + 1;
+    while (end < stop && is_ident(t_[end])) ++end;
+    return end;
 }
 
 bool blank(std::size_t at, std::size_t end) const { return skip_space(at, end) == end; }
@@ -104,12 +168,10 @@ void function_def(Code& s, std::size_t at, std::uint32_t params) {
 }
 
 // --- words --------------------------------------------------------------------------------------
-std::size_t word(Code& s, std::size_t at) {
+std::size_t word(Code& s, std::size_t at, std::size_t base, const Events& events) {
     s.touch();
-    std::size_t e = at + 1;
-    const std::size_t stop = std::min(s.end, at + 15);
-    while (e < stop && is_ident(t_[e])) ++e;
-    const Keyword* k = keyword(s, at, e - at);
+    const std::size_t e = ident_end(s, at, base, events);
+    const Keyword* k = e - at > 1 ? keyword(s, at, e - at) : nullptr;
     if (k == nullptr || (at > s.begin && t_[at - 1] == '.')) return e;
     const char next = next_char(s, e);
     const bool word_follows = is_ident(next);
@@ -167,17 +229,12 @@ std::size_t word(Code& s, std::size_t at) {
     return e;
 }
 const Keyword* keyword(const Code& s, std::size_t at, std::size_t size) const {
-    for (std::size_t i = 0; i < s.spec->keyword_count; ++i) {
-        const Keyword& k = s.spec->keywords[i];
-        if (k.size != size) continue;
-        bool same = true;
-        for (std::size_t j = 0; j < size && same; ++j) {
-            const char c = t_[at + j];
-            same = c == k.text[j] || (s.spec->any_case && c == k.text[j] - 32);
-        }
-        if (same) return &k;
-    }
-    return nullptr;
+    const Keyword& k = s.spec->keywords[s.spec->slots[keyword_slot(t_[at], t_[at + 1])]];
+    if (k.size != size) return nullptr;
+    const char letter_case = s.spec->any_case ? 32 : 0;
+    for (std::size_t i = 0; i < size; ++i)
+        if ((t_[at + i] | letter_case) != k.text[i]) return nullptr;
+    return &k;
 }
 bool first_in_line(const Code& s, std::size_t at) const {
     while (at > s.begin && (t_[at - 1] == ' ' || t_[at - 1] == '\t')) --at;
@@ -201,9 +258,6 @@ std::size_t punctuation(Code& s, std::size_t at, char c) {
         case '#':
             if (!s.preproc) return line_comment(s, at);
             if (first_in_line(s, at)) return directive(s, at);
-            break;
-        case '(':
-            open_paren(s, at);
             break;
         case '[':
             s.touch();
@@ -230,11 +284,6 @@ std::size_t punctuation(Code& s, std::size_t at, char c) {
             comma(s, at);
             s.last = at + 1;
             return at + 1;
-        case ';':
-            s.drop_candidate();
-            s.class_depth = -1;
-            s.function = s.go_type = s.sql_create = false;
-            break;
         case '=':
             if (s.script && at + 1 < s.end && t_[at + 1] == '>') {
                 function_def(s, at, s.candidate ? s.params : 1);
@@ -243,9 +292,6 @@ std::size_t punctuation(Code& s, std::size_t at, char c) {
                 s.class_depth = -1;
                 s.go_type = false;
             }
-            break;
-        case ':':
-            s.locked = s.locked || s.candidate;
             break;
         case '<':
             if (at > s.begin && is_ident(t_[at - 1])) {
@@ -266,8 +312,8 @@ std::size_t punctuation(Code& s, std::size_t at, char c) {
         default:
             break;
     }
-    if (c != '(' && c != '[' && c != '{') s.touch();  // those touched the group around them
-    if (c != '(' && c != ')') s.go_after = false;
+    if (c != '[' && c != '{') s.touch();  // those touched the group around them
+    if (c != ')') s.go_after = false;
     s.last = at + 1;
     return at + 1;
 }
@@ -281,11 +327,10 @@ void push_group(Code& s, const Group& group) {
     s.braces += group.type == '{' ? 1 : 0;
 }
 // The name right before "(": an identifier with only white space between, since the last event.
-bool named(const Code& s, std::size_t paren) const {
+bool named(const Code& s, std::size_t paren, std::size_t base, const Events& events) const {
     std::size_t e = paren;
     while (e > s.last && is_space(t_[e - 1])) --e;
-    std::size_t b = e;
-    while (b > s.last && is_ident(t_[b - 1])) --b;
+    std::size_t b = ident_begin(s, e, base, events);
     if (b == e)
         return e == paren && e > s.begin && t_[e - 1] == '>' && s.last == e && s.lang != Lang::kC &&
                s.lang != Lang::kJavaScript;
@@ -294,7 +339,27 @@ bool named(const Code& s, std::size_t paren) const {
     return !(b >= s.last + 3 && std::string_view(t_ + b - 3, 3) == "new" &&
              (b == s.last + 3 || !is_ident(t_[b - 4])));
 }
-void open_paren(Code& s, std::size_t at) {
+// `rest`: the events after it in its block. A group of commas alone is read at once.
+std::size_t open_paren(Code& s, std::size_t at, std::size_t base, const Events& e,
+                       std::uint64_t rest) {
+    Group g = paren_group(s, at, base, e);
+    const std::uint64_t others = rest & ~e.commas;
+    const std::size_t close = base + static_cast<std::size_t>(std::countr_zero(others));
+    if (others == 0 || t_[close] != ')' || s.over > 0 || s.depth == kGroups) {
+        push_group(s, g);
+        return s.last = at + 1;
+    }
+    const std::uint64_t commas = rest & ~others & (others - 1);
+    s.last = at + 1;
+    if (commas != 0) {
+        s.last = base + 64 - static_cast<std::size_t>(std::countl_zero(commas));
+        g.commas = static_cast<std::uint32_t>(std::popcount(commas));
+        if (!s.locked) s.drop_candidate();
+    }
+    close_group(s, g, close);
+    return s.last = close + 1;
+}
+Group paren_group(Code& s, std::size_t at, std::size_t base, const Events& e) {
     s.touch();
     Group g = group_of('(', at);
     if (s.function && s.angle == 0) {
@@ -304,14 +369,14 @@ void open_paren(Code& s, std::size_t at) {
     } else if (s.go_after && method_name(s, at)) {
         g.params = g.replace = true;
     } else if (s.c_like) {
-        g.callable = s.class_depth < 0 && named(s, at);
+        g.callable = s.class_depth < 0 && named(s, at, base, e);
         if (s.preproc) {
-            g.callable = named(s, at);
+            g.callable = named(s, at, base, e);
             s.class_depth = -1;
         }
     }
     s.go_after = false;
-    push_group(s, g);
+    return g;
 }
 bool method_name(const Code& s, std::size_t paren) const {
     std::size_t b = skip_space(s.last, paren);
@@ -345,7 +410,6 @@ void close_brace(Code& s) {
     s.function = false;
 }
 void close_paren(Code& s, std::size_t at) {
-    const bool after = s.go_after;
     s.go_after = false;
     if (s.over > 0) {
         --s.over;
@@ -356,13 +420,13 @@ void close_paren(Code& s, std::size_t at) {
         s.drop_candidate();
         return;
     }
-    Group& g = s.groups[s.depth - 1];
+    close_group(s, s.groups[--s.depth], at);
+}
+void close_group(Code& s, const Group& g, std::size_t at) {
     const bool content = g.content || !blank(s.last, at);
     std::uint32_t count = g.commas + (content ? 1 : 0);
     if (s.preproc && count == 1 && only_void(g.open + 1, at)) count = 0;
-    --s.depth;
     if (s.class_depth > static_cast<std::int32_t>(s.depth)) s.class_depth = -1;
-    static_cast<void>(after);
     if (g.params) {
         if (g.replace)
             a_.nodes[s.go_node].count = count;
@@ -396,112 +460,6 @@ void comma(Code& s, std::size_t at) {
         }
     }
     if (!s.locked) s.drop_candidate();
-}
-
-// --- strings and comments -----------------------------------------------------------------------
-std::size_t string(Code& s, std::size_t at, char quote) {
-    s.touch();
-    s.go_after = false;
-    std::size_t e = at + 1;
-    const bool triple =
-        s.lang == Lang::kPython && at + 2 < s.end && t_[at + 1] == quote && t_[at + 2] == quote;
-    if (triple)
-        e = closed_by_three(s, at + 3, quote);
-    else if (s.lang == Lang::kSql)
-        e = closed_by_itself(s, at + 1, quote);
-    else if (quote == '`')
-        e = closed_raw(s, at + 1, s.script);
-    else if (quote == '\'' && s.lang != Lang::kPython && !s.script)
-        e = char_literal(s, at);
-    else
-        e = closed_in_line(s, at + 1, quote);
-    s.last = e;
-    return e;
-}
-std::size_t closed_in_line(const Code& s, std::size_t e, char quote) const {
-    static constexpr CharSet kDouble = char_set("\"\\\n\r");
-    static constexpr CharSet kSingle = char_set("'\\\n\r");
-    const CharSet& stop = quote == '"' ? kDouble : kSingle;
-    for (;;) {
-        e = find(e, s.end, stop);
-        if (e >= s.end) return s.end;
-        if (t_[e] == quote) return e + 1;
-        if (t_[e] != '\\') return e;  // not closed: the line ends it
-        e = std::min(s.end, e + 2);
-    }
-}
-std::size_t closed_by_three(const Code& s, std::size_t e, char quote) const {
-    static constexpr CharSet kStop = char_set("\"'\\");
-    for (;;) {
-        e = find(e, s.end, kStop);
-        if (e >= s.end) return s.end;
-        if (t_[e] == '\\') {
-            e = std::min(s.end, e + 2);
-        } else if (t_[e] == quote && e + 2 < s.end && t_[e + 1] == quote && t_[e + 2] == quote) {
-            return e + 3;
-        } else {
-            ++e;
-        }
-    }
-}
-std::size_t closed_by_itself(const Code& s, std::size_t e, char quote) const {
-    for (;;) {
-        const void* hit = e < s.end ? std::memchr(t_ + e, quote, s.end - e) : nullptr;
-        if (hit == nullptr) return s.end;
-        e = static_cast<std::size_t>(static_cast<const char*>(hit) - t_);
-        if (e + 1 >= s.end || t_[e + 1] != quote) return e + 1;
-        e += 2;
-    }
-}
-std::size_t closed_raw(const Code& s, std::size_t e, bool escapes) const {
-    static constexpr CharSet kStop = char_set("`\\");
-    for (;;) {
-        e = find(e, s.end, kStop);
-        if (e >= s.end) return s.end;
-        if (t_[e] == '`') return e + 1;
-        e = std::min(s.end, e + (escapes ? 2 : 1));
-    }
-}
-// 'x', '\n', '\x41'; otherwise (a lifetime, a digit separator) the quote alone.
-std::size_t char_literal(const Code& s, std::size_t at) const {
-    std::size_t e = at + 1;
-    if (e < s.end && t_[e] == '\\') {
-        e += 2;
-        for (int i = 0; i < 10 && e < s.end; ++i, ++e)
-            if (t_[e] == '\'') return e + 1;
-        return at + 1;
-    }
-    if (e >= s.end) return at + 1;
-    const auto c = static_cast<unsigned char>(t_[e]);
-    e += c < 0xC0 ? 1 : c < 0xE0 ? 2 : c < 0xF0 ? 3 : 4;
-    return e < s.end && t_[e] == '\'' ? e + 1 : at + 1;
-}
-// Comments are no content; what stood before them is.
-void before_comment(Code& s, std::size_t at) {
-    if (Group* g = s.top(); g != nullptr && !g->content) g->content = !blank(s.last, at);
-}
-std::size_t line_comment(Code& s, std::size_t at) {
-    before_comment(s, at);
-    return s.last = find(at, s.end, kLineSet);
-}
-std::size_t block_comment(Code& s, std::size_t at) {
-    before_comment(s, at);
-    const std::size_t close = std::string_view(t_, s.end).find("*/", at + 2);
-    return s.last = close == std::string_view::npos ? s.end : close + 2;
-}
-// #include is an import; any directive is skipped with its continued lines.
-std::size_t directive(Code& s, std::size_t at) {
-    std::size_t b = at + 1;
-    while (b < s.end && (t_[b] == ' ' || t_[b] == '\t')) ++b;
-    const std::string_view rest(t_ + b, s.end - b);
-    if (rest.starts_with("include") && (rest.size() == 7 || !is_ident(rest[7])))
-        leaf(Kind::kImport, at, b + 7);
-    for (std::size_t e = at;;) {
-        e = find(e, s.end, kLineSet);
-        if (e >= s.end || t_[e - 1] != '\\') return s.last = e;
-        if (t_[e] == '\r' && e + 1 < s.end && t_[e + 1] == '\n') ++e;
-        ++e;
-    }
 }
 
 #endif

@@ -40,7 +40,14 @@ inline constexpr CharSet kIdentSet =
 inline constexpr CharSet kDigitSet = char_set("0123456789");
 inline constexpr CharSet kAlnumSet =
     char_set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789");
+inline constexpr CharSet kLetterSet =
+    char_set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ");
 inline constexpr CharSet kJoinSet = char_set("_-");
+// Around the digits of volatile values: between a counter's word and its number, the last letters
+// of those words (or #), and what follows the first digits of dates and times.
+inline constexpr CharSet kGapSet = char_set(" :=");
+inline constexpr CharSet kCounterEndSet = char_set("tnrqeTNRQE#");
+inline constexpr CharSet kAfterSet = char_set("-/:");
 inline constexpr CharSet kTextSet = char_set("\n\r<");
 inline constexpr CharSet kStrictSet = char_set("\n\r<>&");
 inline constexpr CharSet kLineSet = char_set("\n\r");

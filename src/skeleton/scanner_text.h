@@ -165,7 +165,7 @@ bool json_line(std::size_t p, std::size_t& after) {
 // To the end of the line, or past the first tag in it. `mark`: other characters are text.
 std::size_t rest_of_line(std::size_t at, bool mark) {
     for (;;) {
-        const std::size_t e = next_event(at);
+        const std::size_t e = next_event(at, mark);
         if (e == n_) return n_;
         switch (t_[e]) {
             case '\n':

@@ -47,9 +47,9 @@ struct Avx2 {
         return ~join(miss(v.a), miss(v.b));
     }
     static std::uint64_t high(const Bytes& v) { return join(v.a, v.b); }
-    static std::uint64_t zero(const Bytes& v) {
-        const __m256i z = _mm256_setzero_si256();
-        return join(_mm256_cmpeq_epi8(v.a, z), _mm256_cmpeq_epi8(v.b, z));
+    static std::uint64_t equal(const Bytes& v, char c) {
+        const __m256i all = _mm256_set1_epi8(c);
+        return join(_mm256_cmpeq_epi8(v.a, all), _mm256_cmpeq_epi8(v.b, all));
     }
 
     class Utf8 {

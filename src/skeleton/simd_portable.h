@@ -31,9 +31,10 @@ struct Portable {
         for (unsigned i = 0; i < 64; ++i) mask |= static_cast<std::uint64_t>(v.b[i] >> 7) << i;
         return mask;
     }
-    static std::uint64_t zero(const Bytes& v) {
+    static std::uint64_t equal(const Bytes& v, char c) {
+        const auto want = static_cast<unsigned char>(c);
         std::uint64_t mask = 0;
-        for (unsigned i = 0; i < 64; ++i) mask |= static_cast<std::uint64_t>(v.b[i] == 0) << i;
+        for (unsigned i = 0; i < 64; ++i) mask |= static_cast<std::uint64_t>(v.b[i] == want) << i;
         return mask;
     }
 
