@@ -69,17 +69,26 @@ async def eight_clients(side, rng):
 
 async def stall(side, rng):
     """P99 gap of a running stream while a 4,000-token prompt prefills, and that prefill's time."""
-    started = asyncio.Event()
-    running = asyncio.create_task(side.ask(unrelated_prompt(rng, 40), 1500,
-                                           on_delta=lambda a: len(a.deltas) >= 20 and started.set()))
-    done, _ = await asyncio.wait({running, asyncio.create_task(started.wait())},
-                                 return_when=asyncio.FIRST_COMPLETED)
+    started, seen = asyncio.Event(), []
+
+    def note(answer):
+        seen[:] = [answer]
+        if len(answer.deltas) >= 20:
+            started.set()
+
+    running = asyncio.create_task(side.ask(unrelated_prompt(rng, 40), 1500, on_delta=note))
+    waiter = asyncio.create_task(started.wait())
+    done, _ = await asyncio.wait({running, waiter}, return_when=asyncio.FIRST_COMPLETED)
     if running in done:
+        waiter.cancel()
         return None  # the model stopped early: another prompt
     long = await side.ask(unrelated_prompt(rng, 4000), 1)
     check(long, side)
     prefill_end = long.deltas[0] if long.deltas else long.end
-    running_answer = await running
+    await asyncio.sleep(1)  # a gap that began in the prefill ends, then nobody waits for the rest
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    running_answer = seen[0]
     times = [t for t in running_answer.deltas if long.start - 0.5 <= t <= prefill_end + 0.5]
     gaps = [(b - a) * 1000 for a, b in zip(times, times[1:])]
     if not times or running_answer.deltas[-1] < prefill_end:

@@ -5,6 +5,11 @@
 #include "engine/llama_engine_impl.h"
 
 namespace zerohop::engine {
+namespace {
+
+constexpr std::int32_t kLeastBeside = 64;  // tokens: fewer are not worth moving KV for
+
+}  // namespace
 
 // One that does not fit into a step: it would hold up the others, or have to be cut into chunks
 // that are computed less well.
@@ -12,7 +17,8 @@ bool LlamaEngine::is_for_side(const Sequence& sequence) const {
     if (side_ == nullptr || sequence.beside || sequence.never_beside || options_.step_ms <= 0)
         return false;
     const std::int32_t pending = sequence.pending();
-    return pending > 1 && side_->fits(static_cast<std::int64_t>(sequence.tokens.size())) &&
+    return pending >= kLeastBeside &&
+           side_->fits(static_cast<std::int64_t>(sequence.tokens.size())) &&
            planner_.chunk_ns(pending) > static_cast<double>(options_.step_ms * kNsPerMs);
 }
 
@@ -81,7 +87,7 @@ void LlamaEngine::run_side() {
 
 // Between two pieces of a chunk: a turn, when somebody waits for one or is about to.
 void LlamaEngine::side_break(std::int64_t piece_ns) {
-    const std::int64_t patience = options_.step_ms * kNsPerMs * 3 / 4;
+    const std::int64_t patience = options_.step_ms * kNsPerMs * 5 / 4;
     const bool due = mono_now() - turn_ended_ + piece_ns >= patience;
     if (due || prefill_waits_ || look_.load(std::memory_order_acquire) ||
         arrived_.load(std::memory_order_acquire))

@@ -36,7 +36,7 @@ bool LlamaEngine::turn() {
         reap();
         publish();
     }
-    kv_.tidy(now, !work);
+    kv_.tidy(now, !work, step_decoding_ > 0);
     turn_ended_ = mono_now();
     return work;
 }

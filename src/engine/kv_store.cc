@@ -254,9 +254,9 @@ void KvStore::set_prefill_cost(double ns_per_token) {
     residency_.set_costs(costs_);
 }
 
-void KvStore::tidy(MonoNs now, bool publish_now) {
+void KvStore::tidy(MonoNs now, bool publish_now, bool decoding) {
     residency_.expire(now);
-    if (residency_.idle_tokens() > static_cast<std::uint64_t>(options_.idle_tokens)) {
+    if (decoding && residency_.idle_tokens() > static_cast<std::uint64_t>(options_.idle_tokens)) {
         steps_.clear();
         residency_.trim_idle(static_cast<std::uint64_t>(options_.idle_tokens), steps_);
         carry_out(steps_);

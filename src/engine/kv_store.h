@@ -70,9 +70,9 @@ class KvStore {
     bool take_in(Sequence& sequence, llama_context* from, std::int32_t tokens);
 
     void set_prefill_cost(double ns_per_token);
-    // Moves what nobody uses out of the way; cheap when there is little. Call between steps;
-    // publish_now: the list of what is cached is brought up to date in any case.
-    void tidy(MonoNs now, bool publish_now);
+    // Between steps. publish_now: the list of what is cached is brought up to date in any case;
+    // decoding: some sequence is, so what nobody uses moves out of its way.
+    void tidy(MonoNs now, bool publish_now, bool decoding);
     void add_to(EngineStats& stats) const;  // engine thread
     std::shared_ptr<const CacheList> cached_approx() const;
 

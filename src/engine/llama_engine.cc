@@ -15,7 +15,9 @@ constexpr std::int32_t kSideChunk = 512;     // tokens
 constexpr std::int32_t kSideCells = 16'384;  // most tokens of a prompt computed beside
 constexpr std::int32_t kCachedSlots = 64;    // sequences of a unified pool, running or cached
 constexpr std::int32_t kMostSlots = 255;     // llama.cpp's 256, less one for scratch
-constexpr std::int64_t kIdleTokens = 4'096;  // cached in a CPU's pool beside running ones
+// Cached in a CPU's pool beside a decoding sequence: each 1,000 tokens cost it about 1 ms a token,
+// and moving them to host memory and back costs 20 ms once.
+constexpr std::int64_t kIdleTokens = 512;
 constexpr std::int64_t kMostHostBytes = 4LL << 30;
 
 // Sequence ids of the main context: cached ones in a unified pool cost no more than their cells.
@@ -67,7 +69,7 @@ LlamaEngine::LlamaEngine(const LlamaOptions& options, std::shared_ptr<const Mode
       seeds_(std::random_device{}()),
       kv_(context_.get(), kv_options(*model_, layout, options, plan, context_.get()),
           options.on_step),
-      planner_({.batch_tokens = static_cast<std::int32_t>(llama_n_batch(context_.get())),
+      planner_({.batch_tokens = std::max(options.batch_tokens, plan.sequences),
                 .step_ns = options.step_ms * kNsPerMs,
                 .idle_step_ns = options.idle_step_ms * kNsPerMs}),
       governor_(std::min(layout.threads, compute_->threads())),

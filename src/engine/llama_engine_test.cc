@@ -11,93 +11,18 @@
 #include <map>
 #include <thread>
 
+#include "engine/llama_test_kit.h"
+
 namespace zerohop::engine {
 namespace {
 
+using namespace testkit;
 using namespace std::chrono_literals;
-
-std::string model_path() {
-    const char* path = std::getenv("ZEROHOP_TEST_MODEL");
-    return path != nullptr ? path : "";
-}
-
-#define NEED_MODEL() \
-    if (model_path().empty()) GTEST_SKIP() << "ZEROHOP_TEST_MODEL is not set"
-
-LlamaOptions base_options() {
-    LlamaOptions options;
-    options.path = model_path();
-    options.kv_tokens = 4096;
-    options.max_sequences = 8;
-    options.tune = false;
-    options.threads = 1;  // the machine that tests is busy with other things
-    options.sampling.temperature = 0.0F;
-    options.cache_host_bytes = 0;
-    return options;
-}
-
-std::unique_ptr<EnginePort> load(const LlamaOptions& options) {
-    auto engine = load_llama(options, {});
-    if (!engine) ADD_FAILURE() << engine.error().detail;
-    return engine ? std::move(*engine) : nullptr;
-}
 
 // One engine for the tests that do not need special options.
 EnginePort& shared_engine() {
     static const std::unique_ptr<EnginePort> engine = load(base_options());
     return *engine;
-}
-
-std::shared_ptr<Request> ask(std::string text, std::int32_t max_tokens = 24) {
-    auto request = std::make_shared<Request>();
-    request->turns.push_back({Role::kUser, {std::move(text)}});
-    request->max_tokens = max_tokens;
-    return request;
-}
-
-struct Answer {
-    std::int32_t prepared = -1;
-    std::string text;
-    std::optional<Done> done;
-    std::optional<Error> failed;
-};
-
-Answer wait_for(Stream& stream, int seconds = 60) {
-    Answer answer;
-    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
-    while (std::chrono::steady_clock::now() < until) {
-        Event event;
-        if (!stream.try_pop(event)) {
-            std::this_thread::sleep_for(200us);
-            continue;
-        }
-        if (auto* prepared = std::get_if<Prepared>(&event))
-            answer.prepared = prepared->input_tokens;
-        if (auto* text = std::get_if<Text>(&event)) answer.text += text->delta;
-        if (auto* done = std::get_if<Done>(&event)) return answer.done = *done, answer;
-        if (auto* failed = std::get_if<Failed>(&event))
-            return answer.failed = failed->error, answer;
-    }
-    ADD_FAILURE() << "no end within " << seconds << " s";
-    return answer;
-}
-
-StreamPtr submit(EnginePort& engine, std::shared_ptr<Request> request) {
-    auto stream = std::make_shared<Stream>(nullptr, nullptr);
-    engine.submit(std::move(request), stream);
-    return stream;
-}
-
-Answer answer_of(EnginePort& engine, std::shared_ptr<Request> request) {
-    return wait_for(*submit(engine, std::move(request)));
-}
-
-bool eventually(const std::function<bool()>& condition) {
-    for (int i = 0; i < 2000; ++i) {
-        if (condition()) return true;
-        std::this_thread::sleep_for(5ms);
-    }
-    return false;
 }
 
 TEST(LlamaLoad, NamesWhatIsWrong) {
@@ -140,93 +65,6 @@ TEST(LlamaEngine, Answers) {
     EXPECT_LE(answer.done->admitted_ns, answer.done->prefill_done_ns);
     EXPECT_LE(answer.done->first_token_ns, answer.done->done_ns);
 }
-
-// Replays the engine's own batches on a bare context and expects the same tokens.
-class Replay {
-  public:
-    explicit Replay(const LlamaOptions& options) {
-        llama_model_params model_params = llama_model_default_params();
-        model_.reset(llama_model_load_from_file(options.path.c_str(), model_params));
-        llama_context_params params = llama_context_default_params();
-        params.n_ctx = static_cast<std::uint32_t>(options.kv_tokens);
-        params.n_batch = static_cast<std::uint32_t>(options.batch_tokens);
-        params.n_ubatch = static_cast<std::uint32_t>(options.ubatch_tokens);
-        params.n_seq_max = 64;
-        params.n_threads = params.n_threads_batch = options.threads;
-        params.flash_attn_type = options.flash_attention.value_or(true)
-                                     ? LLAMA_FLASH_ATTN_TYPE_ENABLED
-                                     : LLAMA_FLASH_ATTN_TYPE_DISABLED;
-        params.kv_unified = options.unified.value_or(true);
-        context_.reset(llama_init_from_model(model_.get(), params));
-    }
-
-    void apply(const StepRecord& record) {
-        if (record.removed_sequence >= 0) {
-            llama_memory_seq_rm(llama_get_memory(context_.get()), record.removed_sequence,
-                                record.removed_from > 0 ? record.removed_from : -1, -1);
-            return;
-        }
-        if (record.copied_from >= 0) {
-            llama_memory_seq_cp(llama_get_memory(context_.get()), record.copied_from,
-                                record.copied_to, 0, record.copied_length);
-            return;
-        }
-        const auto all = static_cast<std::int32_t>(record.tokens.size());
-        const std::int32_t chunk = record.chunk > 0 ? record.chunk : all;
-        for (std::int32_t at = 0; at < all; at += chunk)
-            ASSERT_NO_FATAL_FAILURE(
-                decode(record.tokens.subspan(static_cast<std::size_t>(at),
-                                             static_cast<std::size_t>(std::min(chunk, all - at)))));
-    }
-
-    int compared = 0;
-
-  private:
-    void decode(std::span<const StepToken> tokens) {
-        const auto n = static_cast<std::int32_t>(tokens.size());
-        llama_batch batch = llama_batch_init(n, 0, 1);
-        batch.n_tokens = n;
-        for (std::int32_t i = 0; i < n; ++i) {
-            const StepToken& token = tokens[static_cast<std::size_t>(i)];
-            batch.token[i] = token.token;
-            batch.pos[i] = token.position;
-            batch.n_seq_id[i] = 1;
-            batch.seq_id[i][0] = token.sequence;
-            batch.logits[i] = token.logits ? 1 : 0;
-        }
-        ASSERT_EQ(llama_decode(context_.get(), batch), 0);
-        const std::int32_t vocab = llama_vocab_n_tokens(llama_model_get_vocab(model_.get()));
-        for (std::int32_t i = 0; i < n; ++i) {
-            const StepToken& token = tokens[static_cast<std::size_t>(i)];
-            if (!token.logits || token.sampled < 0) continue;  // behind a refused draft
-            const float* logits = llama_get_logits_ith(context_.get(), i);
-            std::int32_t best = 0;
-            for (std::int32_t k = 1; k < vocab; ++k)
-                if (logits[k] > logits[best]) best = k;
-            ASSERT_EQ(best, token.sampled) << "at position " << token.position;
-            ++compared;
-        }
-        llama_batch_free(batch);
-    }
-
-    struct Free {
-        void operator()(llama_model* m) const { llama_model_free(m); }
-        void operator()(llama_context* c) const { llama_free(c); }
-    };
-    std::unique_ptr<llama_model, Free> model_;
-    std::unique_ptr<llama_context, Free> context_;
-};
-
-struct Recorded {
-    std::vector<StepToken> tokens;
-    StepRecord record;
-    explicit Recorded(const StepRecord& r) : tokens(r.tokens.begin(), r.tokens.end()), record(r) {}
-    StepRecord get() const {
-        StepRecord out = record;
-        out.tokens = tokens;
-        return out;
-    }
-};
 
 TEST(LlamaEngine, EightAtOnceEqualABareLoopWithTheSameSplit) {
     NEED_MODEL();

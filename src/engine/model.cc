@@ -182,7 +182,8 @@ ContextPtr make_context(const Model& model, const Layout& layout, const ContextS
     params.n_ctx = static_cast<std::uint32_t>(size.cells);
     params.n_seq_max = static_cast<std::uint32_t>(size.sequences);
     params.n_batch = static_cast<std::uint32_t>(std::max(size.batch, size.sequences));
-    params.n_ubatch = static_cast<std::uint32_t>(std::min(size.ubatch, size.batch));
+    params.n_ubatch =
+        static_cast<std::uint32_t>(std::max(std::min(size.ubatch, size.batch), size.sequences));
     // The buffers of logits would otherwise be for a whole batch.
     params.n_outputs_max = static_cast<std::uint32_t>(std::min(size.outputs, size.batch));
     params.cb_eval = size.on_node;

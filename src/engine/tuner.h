@@ -1,12 +1,11 @@
 // Tuner: how to lay out a context on this machine, found by measuring, kept in a small text file.
 //
 // Candidates: threads × flash attention × K/V type × unified or per-sequence KV. Measured one axis
-// after the other (threads first), ≤ 5 s together. Score of a candidate: the harmonic mean of three
-// rates, each relative to the best seen: prefill of some hundred tokens, decode of one sequence,
-// decode of eight with foreign cells beside them.
-// Harmonic, so that being terrible at one thing is not bought back by another; q8_0 and a stream
-// per sequence must win by a margin (tuner.cc). Measured while the machine is busy, the result is
-// not kept.
+// after the other (threads first), ≤ 5 s together. Score of a candidate: the weighted harmonic mean
+// of three rates, each relative to the best seen: prefill of some hundred tokens, decode of one
+// sequence, decode of eight with foreign cells beside them. Harmonic, so that being terrible at one
+// thing is not bought back by another; q8_0 and a stream per sequence must win by a margin
+// (tuner.cc). Measured while the machine is busy, the result is not kept.
 //
 // The file: one line "key value" each, first the key it holds for (model file's size, time and
 // name, CPU model and count, llama.cpp version). What the options give is not measured. Threads:

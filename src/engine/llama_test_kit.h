@@ -1,0 +1,357 @@
+// What tests of LlamaEngine with a real model share. ZEROHOP_TEST_MODEL names a small instruct GGUF
+// (SmolLM2-135M); without it they are skipped.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <llama.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "engine/llama_engine.h"
+
+namespace zerohop::engine::testkit {
+
+inline std::string model_path() {
+    const char* path = std::getenv("ZEROHOP_TEST_MODEL");
+    return path != nullptr ? path : "";
+}
+
+#define NEED_MODEL() \
+    if (model_path().empty()) GTEST_SKIP() << "ZEROHOP_TEST_MODEL is not set"
+
+inline LlamaOptions base_options() {
+    LlamaOptions options;
+    options.path = model_path();
+    options.kv_tokens = 4096;
+    options.max_sequences = 8;
+    options.tune = false;
+    options.threads = 1;  // the machine that tests is busy with other things
+    options.sampling.temperature = 0.0F;
+    options.cache_host_bytes = 0;
+    return options;
+}
+
+inline std::unique_ptr<EnginePort> load(const LlamaOptions& options) {
+    auto engine = load_llama(options, {});
+    if (!engine) ADD_FAILURE() << engine.error().detail;
+    return engine ? std::move(*engine) : nullptr;
+}
+
+inline std::shared_ptr<Request> ask(std::string text, std::int32_t max_tokens = 24) {
+    auto request = std::make_shared<Request>();
+    request->turns.push_back({Role::kUser, {std::move(text)}});
+    request->max_tokens = max_tokens;
+    return request;
+}
+
+struct Answer {
+    std::int32_t prepared = -1;
+    std::string text;
+    std::optional<Done> done;
+    std::optional<Error> failed;
+};
+
+inline Answer wait_for(Stream& stream, int seconds = 60) {
+    Answer answer;
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
+    while (std::chrono::steady_clock::now() < until) {
+        Event event;
+        if (!stream.try_pop(event)) {
+            std::this_thread::sleep_for(std::chrono::microseconds(200));
+            continue;
+        }
+        if (auto* prepared = std::get_if<Prepared>(&event))
+            answer.prepared = prepared->input_tokens;
+        if (auto* text = std::get_if<Text>(&event)) answer.text += text->delta;
+        if (auto* done = std::get_if<Done>(&event)) return answer.done = *done, answer;
+        if (auto* failed = std::get_if<Failed>(&event))
+            return answer.failed = failed->error, answer;
+    }
+    ADD_FAILURE() << "no end within " << seconds << " s";
+    return answer;
+}
+
+inline StreamPtr submit(EnginePort& engine, std::shared_ptr<Request> request) {
+    auto stream = std::make_shared<Stream>(nullptr, nullptr);
+    engine.submit(std::move(request), stream);
+    return stream;
+}
+
+inline Answer answer_of(EnginePort& engine, std::shared_ptr<Request> request) {
+    return wait_for(*submit(engine, std::move(request)));
+}
+
+inline bool eventually(const std::function<bool()>& condition) {
+    for (int i = 0; i < 2000; ++i) {
+        if (condition()) return true;
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    return false;
+}
+
+// Replays the engine's own batches on a bare context and expects the same tokens.
+class Replay {
+  public:
+    explicit Replay(const LlamaOptions& options) {
+        llama_model_params model_params = llama_model_default_params();
+        model_.reset(llama_model_load_from_file(options.path.c_str(), model_params));
+        llama_context_params params = llama_context_default_params();
+        params.n_ctx = static_cast<std::uint32_t>(options.kv_tokens);
+        params.n_batch = static_cast<std::uint32_t>(std::max(options.batch_tokens, 64));
+        params.n_ubatch = static_cast<std::uint32_t>(options.ubatch_tokens);
+        params.n_seq_max = 64;
+        params.n_threads = params.n_threads_batch = options.threads;
+        params.flash_attn_type = options.flash_attention.value_or(true)
+                                     ? LLAMA_FLASH_ATTN_TYPE_ENABLED
+                                     : LLAMA_FLASH_ATTN_TYPE_DISABLED;
+        params.kv_unified = options.unified.value_or(true);
+        context_.reset(llama_init_from_model(model_.get(), params));
+    }
+
+    void apply(const StepRecord& record) {
+        if (record.removed_sequence >= 0) {
+            if (record.removed_from == 0) history_[record.removed_sequence].clear();
+            llama_memory_seq_rm(llama_get_memory(context_.get()), record.removed_sequence,
+                                record.removed_from > 0 ? record.removed_from : -1, -1);
+            return;
+        }
+        logits.clear();
+        if (record.copied_from >= 0 && recompute_copies) {
+            ASSERT_NO_FATAL_FAILURE(
+                recompute(record.copied_from, record.copied_to, record.copied_length));
+            return;
+        }
+        if (record.copied_from >= 0) {
+            const std::vector<Split>& from = history_[record.copied_from];
+            history_[record.copied_to] = from;
+            llama_memory_seq_cp(llama_get_memory(context_.get()), record.copied_from,
+                                record.copied_to, 0, record.copied_length);
+            return;
+        }
+        const auto all = static_cast<std::int32_t>(record.tokens.size());
+        const std::int32_t chunk = record.chunk > 0 ? record.chunk : all;
+        for (std::int32_t at = 0; at < all; at += chunk)
+            ASSERT_NO_FATAL_FAILURE(
+                decode(record.tokens.subspan(static_cast<std::size_t>(at),
+                                             static_cast<std::size_t>(std::min(chunk, all - at)))));
+    }
+
+    int compared = 0;
+    bool recompute_copies = false;  // a copy's target computes its own beginning, in the same split
+    std::vector<float> logits;      // of all compared rows of the last record
+
+  private:
+    void decode(std::span<const StepToken> tokens) {
+        const auto n = static_cast<std::int32_t>(tokens.size());
+        llama_batch batch = llama_batch_init(n, 0, 1);
+        batch.n_tokens = n;
+        for (std::int32_t i = 0; i < n; ++i) {
+            const StepToken& token = tokens[static_cast<std::size_t>(i)];
+            batch.token[i] = token.token;
+            batch.pos[i] = token.position;
+            batch.n_seq_id[i] = 1;
+            batch.seq_id[i][0] = token.sequence;
+            batch.logits[i] = token.logits ? 1 : 0;
+        }
+        for (const StepToken& token : tokens) {
+            std::vector<Split>& history = history_[token.sequence];
+            if (history.empty() || history.back().batch != batches_)
+                history.push_back({.batch = batches_, .tokens = {}});
+            history.back().tokens.push_back(token);
+        }
+        ++batches_;
+        ASSERT_EQ(llama_decode(context_.get(), batch), 0);
+        const std::int32_t vocab = llama_vocab_n_tokens(llama_model_get_vocab(model_.get()));
+        for (std::int32_t i = 0; i < n; ++i) {
+            const StepToken& token = tokens[static_cast<std::size_t>(i)];
+            if (!token.logits || token.sampled < 0) continue;  // behind a refused draft
+            const float* row = llama_get_logits_ith(context_.get(), i);
+            std::int32_t best = 0;
+            for (std::int32_t k = 1; k < vocab; ++k)
+                if (row[k] > row[best]) best = k;
+            ASSERT_EQ(best, token.sampled) << "at position " << token.position;
+            logits.insert(logits.end(), row, row + vocab);
+            ++compared;
+        }
+        llama_batch_free(batch);
+    }
+
+    struct Split {
+        int batch = 0;
+        std::vector<StepToken> tokens;
+    };
+    void recompute(std::int32_t from, std::int32_t to, std::int32_t length) {
+        const std::vector<Split> splits = history_[from];
+        history_[to].clear();
+        for (const Split& split : splits) {
+            std::vector<StepToken> part = split.tokens;
+            if (!part.empty() && part.front().position >= length) continue;
+            for (StepToken& token : part) {
+                token.sequence = to;
+                token.logits = false;
+            }
+            if (part.empty()) continue;
+            ASSERT_NO_FATAL_FAILURE(decode(part));
+        }
+        llama_memory_seq_rm(llama_get_memory(context_.get()), to, length, -1);
+        for (Split& split : history_[to])
+            std::erase_if(split.tokens, [&](const StepToken& t) { return t.position >= length; });
+    }
+
+    struct Free {
+        void operator()(llama_model* m) const { llama_model_free(m); }
+        void operator()(llama_context* c) const { llama_free(c); }
+    };
+    std::unique_ptr<llama_model, Free> model_;
+    std::unique_ptr<llama_context, Free> context_;
+    std::map<std::int32_t, std::vector<Split>> history_;  // by sequence
+    int batches_ = 0;
+};
+
+struct Recorded {
+    std::vector<StepToken> tokens;
+    StepRecord record;
+    explicit Recorded(const StepRecord& r) : tokens(r.tokens.begin(), r.tokens.end()), record(r) {}
+    StepRecord get() const {
+        StepRecord out = record;
+        out.tokens = tokens;
+        return out;
+    }
+};
+
+// A model and a context of our own, to ask what it thinks of some tokens.
+class Bare {
+  public:
+    explicit Bare(const LlamaOptions& options) {
+        model_.reset(
+            llama_model_load_from_file(options.path.c_str(), llama_model_default_params()));
+        llama_context_params params = llama_context_default_params();
+        params.n_ctx = 4096;
+        params.n_seq_max = 8;
+        params.kv_unified = true;
+        params.n_threads = params.n_threads_batch = options.threads;
+        params.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_ENABLED;
+        context_.reset(llama_init_from_model(model_.get(), params));
+        vocab_ = llama_model_get_vocab(model_.get());
+    }
+
+    // Logits after the tokens, computed in batches of so many; the last `tail` tokens one by one.
+    std::vector<float> logits(std::span<const std::int32_t> tokens, std::size_t batch,
+                              std::size_t tail) {
+        llama_memory_clear(llama_get_memory(context_.get()), true);
+        std::vector<std::int32_t> own(tokens.begin(), tokens.end());
+        for (std::size_t at = 0; at < own.size();) {
+            const std::size_t left = own.size() - at;
+            const std::size_t n = left <= tail ? 1 : std::min(batch, left - tail);
+            if (llama_decode(context_.get(),
+                             llama_batch_get_one(own.data() + at, static_cast<std::int32_t>(n))) !=
+                0)
+                ADD_FAILURE() << "llama_decode";
+            at += n;
+        }
+        const float* row = llama_get_logits_ith(context_.get(), -1);
+        return {row, row + llama_vocab_n_tokens(vocab_)};
+    }
+
+    // The same tokens as so many sequences of one batch: the logits of each.
+    std::vector<std::vector<float>> side_by_side(std::span<const std::int32_t> tokens,
+                                                 std::int32_t sequences) {
+        llama_memory_clear(llama_get_memory(context_.get()), true);
+        const auto length = static_cast<std::int32_t>(tokens.size());
+        llama_batch batch = llama_batch_init(length * sequences, 0, 1);
+        for (std::int32_t s = 0; s < sequences; ++s) {
+            for (std::int32_t i = 0; i < length; ++i) {
+                const std::int32_t at = batch.n_tokens++;
+                batch.token[at] = tokens[static_cast<std::size_t>(i)];
+                batch.pos[at] = i;
+                batch.n_seq_id[at] = 1;
+                batch.seq_id[at][0] = s;
+                batch.logits[at] = i + 1 == length ? 1 : 0;
+            }
+        }
+        std::vector<std::vector<float>> out;
+        EXPECT_EQ(llama_decode(context_.get(), batch), 0);
+        for (std::int32_t s = 1; s <= sequences; ++s) {
+            const float* row = llama_get_logits_ith(context_.get(), s * length - 1);
+            out.emplace_back(row, row + llama_vocab_n_tokens(vocab_));
+        }
+        llama_batch_free(batch);
+        return out;
+    }
+
+    std::string piece(std::int32_t token) const {
+        char buffer[256];
+        const std::int32_t n = llama_token_to_piece(vocab_, token, buffer, sizeof buffer, 0, false);
+        return {buffer, static_cast<std::size_t>(std::max(n, 0))};
+    }
+    bool ends(std::int32_t token) const { return llama_vocab_is_eog(vocab_, token); }
+
+  private:
+    struct Free {
+        void operator()(llama_model* m) const { llama_model_free(m); }
+        void operator()(llama_context* c) const { llama_free(c); }
+    };
+    std::unique_ptr<llama_model, Free> model_;
+    std::unique_ptr<llama_context, Free> context_;
+    const llama_vocab* vocab_ = nullptr;
+};
+
+// How far the shape of batches alone moves the likely tokens against each other: the most that the
+// difference of two of the ten best logits changes between computing the tokens alone and beside
+// others, in one batch of several sequences. (Below 64 rows nothing changes; from there on
+// attention goes by tiles.)
+inline float shape_tolerance(Bare& bare, std::span<const std::int32_t> tokens) {
+    const std::vector<float> whole = bare.logits(tokens, 48, 0);
+    std::vector<std::size_t> best(whole.size());
+    for (std::size_t i = 0; i < best.size(); ++i) best[i] = i;
+    std::ranges::partial_sort(best, best.begin() + 10,
+                              [&](std::size_t a, std::size_t b) { return whole[a] > whole[b]; });
+    float most = 0;
+    for (const std::vector<float>& other : bare.side_by_side(tokens, 8)) {
+        float low = 1e9F, high = -1e9F;
+        for (std::size_t i = 0; i < 10; ++i) {
+            low = std::min(low, other[best[i]] - whole[best[i]]);
+            high = std::max(high, other[best[i]] - whole[best[i]]);
+        }
+        most = std::max(most, high - low);
+    }
+    return most;
+}
+
+// How much more the model likes the best token than what `text` has instead, where `text` leaves
+// the tokens of a plain engine (`prompt` of them, then its output). The texts may part inside a
+// token: then it was the one before that differed.
+inline float first_difference(Bare& bare, std::span<const std::int32_t> tokens, std::size_t prompt,
+                              const std::string& text) {
+    float least = 1e9F;
+    std::string common;
+    for (std::size_t at = prompt; at <= tokens.size(); ++at) {
+        const std::string rest = text.substr(common.size());
+        const std::string own = at < tokens.size() ? bare.piece(tokens[at]) : std::string();
+        const std::vector<float> row = bare.logits(tokens.first(at), 48, 0);
+        const float best = *std::ranges::max_element(row);
+        for (std::size_t k = 0; k < row.size(); ++k) {
+            const auto token = static_cast<std::int32_t>(k);
+            if (at < tokens.size() && token == tokens[at]) continue;
+            const std::string p = bare.piece(token);
+            const bool fits = bare.ends(token) ? rest.empty() : !p.empty() && rest.starts_with(p);
+            if (fits) least = std::min(least, best - row[k]);
+        }
+        if (own.empty() || !rest.starts_with(own)) break;
+        common += own;
+    }
+    return least;
+}
+
+}  // namespace zerohop::engine::testkit
