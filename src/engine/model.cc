@@ -185,7 +185,8 @@ ContextPtr make_context(const Model& model, const Layout& layout, const ContextS
     params.n_ubatch =
         static_cast<std::uint32_t>(std::max(std::min(size.ubatch, size.batch), size.sequences));
     // The buffers of logits would otherwise be for a whole batch.
-    params.n_outputs_max = static_cast<std::uint32_t>(std::min(size.outputs, size.batch));
+    params.n_outputs_max = std::min(
+        static_cast<std::uint32_t>(std::max(size.outputs, size.sequences)), params.n_batch);
     params.cb_eval = size.on_node;
     params.cb_eval_user_data = size.on_node_self;
     params.n_threads = layout.threads;
