@@ -311,14 +311,15 @@ class Bare {
 // difference of two of the ten best logits changes between computing the tokens alone and beside
 // others, in one batch of several sequences. (Below 64 rows nothing changes; from there on
 // attention goes by tiles.)
-inline float shape_tolerance(Bare& bare, std::span<const std::int32_t> tokens) {
+inline float shape_tolerance(Bare& bare, std::span<const std::int32_t> tokens,
+                             std::int32_t sequences) {
     const std::vector<float> whole = bare.logits(tokens, 48, 0);
     std::vector<std::size_t> best(whole.size());
     for (std::size_t i = 0; i < best.size(); ++i) best[i] = i;
     std::ranges::partial_sort(best, best.begin() + 10,
                               [&](std::size_t a, std::size_t b) { return whole[a] > whole[b]; });
     float most = 0;
-    for (const std::vector<float>& other : bare.side_by_side(tokens, 8)) {
+    for (const std::vector<float>& other : bare.side_by_side(tokens, sequences)) {
         float low = 1e9F, high = -1e9F;
         for (std::size_t i = 0; i < 10; ++i) {
             low = std::min(low, other[best[i]] - whole[best[i]]);
@@ -332,13 +333,25 @@ inline float shape_tolerance(Bare& bare, std::span<const std::int32_t> tokens) {
 // How much more the model likes the best token than what `text` has instead, where `text` leaves
 // the tokens of a plain engine (`prompt` of them, then its output). The texts may part inside a
 // token: then it was the one before that differed.
-inline float first_difference(Bare& bare, std::span<const std::int32_t> tokens, std::size_t prompt,
-                              const std::string& text) {
-    float least = 1e9F;
+struct FirstDifference {
+    float gap = 1e9F;
+    std::size_t tokens = 0;  // before it
+};
+inline FirstDifference first_difference(Bare& bare, std::span<const std::int32_t> tokens,
+                                        std::size_t prompt, const std::string& text) {
+    std::vector<std::string> before;  // what `text` has before each output token
     std::string common;
-    for (std::size_t at = prompt; at <= tokens.size(); ++at) {
-        const std::string rest = text.substr(common.size());
+    for (std::size_t at = prompt;; ++at) {
+        before.push_back(common);
         const std::string own = at < tokens.size() ? bare.piece(tokens[at]) : std::string();
+        if (own.empty() || !text.substr(common.size()).starts_with(own)) break;
+        common += own;
+    }
+    FirstDifference out;
+    for (std::size_t i = before.size() - std::min<std::size_t>(before.size(), 2); i < before.size();
+         ++i) {
+        const std::size_t at = prompt + i;
+        const std::string rest = text.substr(before[i].size());
         const std::vector<float> row = bare.logits(tokens.first(at), 48, 0);
         const float best = *std::ranges::max_element(row);
         for (std::size_t k = 0; k < row.size(); ++k) {
@@ -346,12 +359,11 @@ inline float first_difference(Bare& bare, std::span<const std::int32_t> tokens, 
             if (at < tokens.size() && token == tokens[at]) continue;
             const std::string p = bare.piece(token);
             const bool fits = bare.ends(token) ? rest.empty() : !p.empty() && rest.starts_with(p);
-            if (fits) least = std::min(least, best - row[k]);
+            if (!fits || best - row[k] >= out.gap) continue;
+            out = {.gap = best - row[k], .tokens = at};
         }
-        if (own.empty() || !rest.starts_with(own)) break;
-        common += own;
     }
-    return least;
+    return out;
 }
 
 }  // namespace zerohop::engine::testkit

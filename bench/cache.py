@@ -1,4 +1,4 @@
-"""./dev bench caches: prefix cache, drafts and warm-up beside llama-server (prompt cache on), same run.
+"""./dev bench cache: prefix cache, drafts and warm-up beside llama-server (prompt cache on), same run.
 
 Keys and targets: docs/benchmarks.md. Prompts are new for every repetition, so "cold" is cold for both."""
 import argparse
@@ -17,7 +17,7 @@ import urllib.request
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from client import messages  # noqa: E402
 from process import llama_server, zerohop  # noqa: E402
-from serve import WORDS, Side, best_peer_flags, check, interleaved  # noqa: E402
+from serve import WORDS, Figures, Side, best_peer_flags, check, interleaved  # noqa: E402
 from stats import figure, machine, percentile  # noqa: E402
 
 NAMES = "Alma Boris Chen Dora Emil Fatima Goran Hana Igor Jana Kofi Lena Milan Nora Omar Petra".split()
@@ -208,11 +208,13 @@ def main():
     parser.add_argument("--cache", required=True)
     parser.add_argument("--bookkeeping", help="bench_mooncake with its trace: prints mooncake_lru and lookup_us as JSON", nargs="+")
     parser.add_argument("--reps", type=int, default=5)
+    parser.add_argument("--out", help="file that keeps what is measured so far")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    out = {"bench": "caches", "machine": machine(), "repetitions": args.reps}
+    out = Figures(args.out)
+    out.update({"bench": "cache", "machine": machine(), "repetitions": args.reps})
     peer = best_peer_flags(args, pathlib.Path(args.cache))
     out["peer_flags"] = " ".join(peer["flags"])
     off = pathlib.Path(args.cache) / "bench-no-caches.toml"
