@@ -104,7 +104,7 @@ void HeadDecider::install(std::shared_ptr<const auth::KeySnapshot> keys,
 
 HeadDecider::Route HeadDecider::route_of(const wire::RequestHead& head) {
     const std::string_view path = head.path();
-    if (path == "/v1/topology") return Route::kAdmin;
+    if (path == "/v1/topology" || path == "/v1/config/reload") return Route::kAdmin;
     if (path == "/v1/auth/token") return Route::kToken;
     return head.method == "POST" ? Route::kWork : Route::kOther;
 }

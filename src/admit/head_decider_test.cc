@@ -371,6 +371,8 @@ TEST_F(Decider, SoftReservationsAreBoundedLapseAndEnd) {
 
 TEST_F(Decider, AdminRoutesNeedAnAdminKey) {
     EXPECT_EQ(refused(head(plain_.secret, {}, "/v1/topology")).code, Code::kPermission);
+    EXPECT_EQ(refused(head(plain_.secret, {}, "/v1/config/reload")).code, Code::kPermission);
+    EXPECT_TRUE(allowed(head(boss_.secret, {}, "/v1/config/reload")).principal.admin);
     auto d = allowed(head(boss_.secret, {}, "/v1/topology"));
     const auto doc =
         nlohmann::json::parse(topology_json(admission_of(d.admission.get())->topology()));

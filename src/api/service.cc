@@ -6,6 +6,7 @@
 #include "api/ids.h"
 #include "api/json_text.h"
 #include "api/models.h"
+#include "api/reload_exchange.h"
 #include "api/token_exchange.h"
 
 namespace zerohop::api {
@@ -137,7 +138,8 @@ std::unique_ptr<wire::Exchange> Service::answer(const wire::RequestHead& head,
         return std::make_unique<AnsweredExchange>();
     }
     if ((route->id == RouteId::kToken && !options_.answer_token) ||
-        (route->id == RouteId::kTopology && !options_.answer_topology))
+        (route->id == RouteId::kTopology && !options_.answer_topology) ||
+        (route->id == RouteId::kReload && !options_.reload))
         return refuse(Error{.code = Code::kNotFound,
                             .detail = in_quotes(head.path()) + " is not served here",
                             .origin = "api"});
@@ -158,6 +160,13 @@ std::unique_ptr<wire::Exchange> Service::answer(const wire::RequestHead& head,
         return std::make_unique<TokenExchange>(
             options_, responder, std::move(context), std::move(decision->admission),
             lower_case(head.header("content-encoding")), head.content_length);
+    if (route->id == RouteId::kReload) {
+        if (!decision->principal.admin)
+            return refuse(Error{.code = Code::kPermission,
+                                .detail = "only an admin key may reload the configuration",
+                                .origin = "api"});
+        return std::make_unique<ReloadExchange>(options_, responder, std::move(context));
+    }
     if (route->id == RouteId::kTopology) {
         Result<std::string> body = options_.answer_topology(*decision->admission);
         if (!body) return refuse(body.error());

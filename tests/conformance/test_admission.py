@@ -489,6 +489,47 @@ def test_reload_of_quotas():
             assert log in server.log_tail(3)
 
 
+
+def test_config_reload_command():
+    """`zerohop config reload` says how it went: a broken file is its error and changes nothing."""
+    server = servers.Server([null_model()], keys=(), tls=False, start=False)
+    admin, plain = server.create_key("ops", "--admin"), server.create_key("team-a")
+
+    def reload(key=admin):
+        return server.command("config", "reload", "--url", server.base, "--key", key["secret"], check=False)
+
+    def limit():
+        return quotas(post(server, SMALL, headers=as_key(plain))).get("requests-limit")
+    with server.start():
+        good = server.config_path.read_text()
+        server.config_path.write_text(good + "[quota]\nworkspace_requests = 50\n")
+        done = reload()
+        assert done.returncode == 0 and "reloaded" in done.stdout and limit() == "50", done.stderr
+        server.config_path.write_text(good + "[quota]\nworkspace_requests = \"many\"\n")
+        line = server.config_path.read_text().splitlines().index('workspace_requests = "many"') + 1
+        broken = reload()
+        assert broken.returncode == 1 and "workspace_requests" in broken.stderr and f":{line}" in broken.stderr
+        assert limit() == "50" and "not reloaded" in server.log_tail(3)
+        server.config_path.write_text(good)
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:  # all are answered, each with a reload of its own or shared
+            assert {d.returncode for d in pool.map(lambda _: reload(), range(8))} == {0}
+        assert limit() is None
+        refused = reload(plain)
+        assert refused.returncode == 1 and "admin" in refused.stderr
+        assert request(server, "POST", "/v1/config/reload", {}, headers={}).status == 401
+        assert request(server, "GET", "/v1/config/reload", headers=as_key(admin)).status == 405
+        seen = []
+        running = threading.Thread(target=lambda: seen.append(stream(
+            server, {**null_params("tokens=30 delay_ms=20"), "stream": True}, headers=as_key(plain))))
+        running.start()
+        time.sleep(0.2)
+        assert reload().returncode == 0 and running.is_alive()
+        running.join()
+        assert b"message_stop" in repr(seen).encode()
+    gone = reload()
+    assert gone.returncode == 1 and gone.stderr
+
+
 def test_reserved_lane():
     """While its lane is in use, a reserved slot is nobody else's."""
     server = servers.Server([null_model(slots=2)], keys=(servers.KEY,), tls=False, start=False)
