@@ -88,6 +88,11 @@ Status HeadAdmission::check_model(std::string_view name) {
     return {};
 }
 
+bool HeadAdmission::may_use(std::string_view model_id) const {
+    const Model* model = topology().find_model(model_id);
+    return model != nullptr && check_scope(*model).has_value();
+}
+
 api::Admission::Terms HeadAdmission::terms() const {
     Terms terms;
     terms.lane = lane_;

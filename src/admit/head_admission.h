@@ -53,6 +53,7 @@ class HeadAdmission final : public api::Admission {
     // kNotFound, kPermission.
     Result<const Model*> choose_model(std::string_view name);
     Status check_model(std::string_view name) override;
+    bool may_use(std::string_view model_id) const override;
     Terms terms() const override;
     // The prompt is tokenized: charges input and expected output, and ends the soft reservation.
     // Fails with kRateLimited (headers included).

@@ -179,7 +179,7 @@ std::unique_ptr<wire::Exchange> Service::answer(const wire::RequestHead& head,
     const bool models = route->id == RouteId::kModelList || route->id == RouteId::kModel;
     if (!version && !(models && version_text.empty())) return refuse(unknown_version(version_text));
     if (models) {
-        answer_models(*route, head, responder, context);
+        answer_models(*route, head, responder, context, *decision->admission);
         return std::make_unique<AnsweredExchange>(std::move(decision->admission));
     }
     if (auto ok = check_content_type(head); !ok) return refuse(ok.error());
@@ -235,12 +235,13 @@ void Service::answer_health(RouteId id, std::string_view peer, wire::Responder& 
 }
 
 void Service::answer_models(const Route& route, const wire::RequestHead& head,
-                            wire::Responder& responder, const AnswerContext& context) const {
+                            wire::Responder& responder, const AnswerContext& context,
+                            const Admission& who) const {
     // Without the version header it is the OpenAI dialect, whose SDK does not page.
     const std::size_t default_limit = head.has("anthropic-version") ? 20 : 1000;
     Result<std::string> body = route.id == RouteId::kModelList
-                                   ? list_models(catalog_, head.query(), default_limit)
-                                   : get_model(catalog_, route.segment);
+                                   ? list_models(catalog_, head.query(), default_limit, who)
+                                   : get_model(catalog_, route.segment, who);
     if (!body) return answer_error(responder, context, body.error());
     answer_json(responder, context, 200, std::move(*body));
 }

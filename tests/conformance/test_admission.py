@@ -126,6 +126,21 @@ def test_token_narrows_and_works(own):
     assert again.status == 403
 
 
+def test_model_lists_show_what_may_be_used(own):
+    """A key's models and a token's scope narrow the lists; the rest is as if it were not served."""
+    def shown(secret):
+        return [m["id"] for m in request(own, "GET", "/v1/models", headers=headers_for(key=secret)).json()["data"]]
+    key = own.create_key("team-l", "--models", "other")
+    take_up(own, key["secret"], 200)
+    assert sorted(shown(own.plain["secret"])) == sorted([NULL, "other"]) and shown(key["secret"]) == ["other"]
+    token = token_of(own, own.plain, {"model_scope": [NULL]})["access_token"]
+    assert shown(token) == [NULL]
+    for secret, seen, hidden in ((key["secret"], "other", NULL), (token, NULL, "other")):
+        assert request(own, "GET", f"/v1/models/{seen}", headers=headers_for(key=secret)).status == 200
+        answer = request(own, "GET", f"/v1/models/{hidden}", headers=headers_for(key=secret))
+        assert answer.status == 404 and f"served: '{seen}'" in answer.error["message"]
+
+
 @pytest.mark.parametrize("wish, status, names", [
     ({"model_scope": "x"}, 400, "model_scope"), ({"model_scope": ["nothing"]}, 404, "model_scope"),
     ({"rate_limit_quota": {"cows": 1}}, 400, "rate_limit_quota.cows"), ({"region_hint": "mars"}, 400, "region_hint"),
