@@ -79,6 +79,7 @@ void FairQueue::insert(FairItem item) {
     slot->tokens += item.tokens;
     tokens_ += item.tokens;
     ++count_[band];
+    if (band == 1) high_first_token_ns_ += item.first_token_ns;
     const std::uint64_t handle = item.handle;
     const MonoNs order = order_of(item);
     const auto [entry, fresh] = slot->entries[band].insert(
@@ -167,6 +168,7 @@ FairItem FairQueue::take(const Place& place) {
     w.tokens -= item.tokens;
     tokens_ -= item.tokens;
     --count_[band];
+    if (band == 1) high_first_token_ns_ -= item.first_token_ns;
     if (w.entries[band].empty()) {
         ring_[band].remove(&w);
         w.deficit[band] = 0;

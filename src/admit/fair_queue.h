@@ -39,8 +39,10 @@ struct FairItem {
     std::uint64_t handle = 0;  // unique among the queued
     std::string workspace;
     Priority priority = Priority::kNormal;
-    std::int64_t tokens = 0;      // input to compute + expected output
-    MonoNs expected_work_ns = 0;  // how long it will keep the engine busy
+    std::int64_t tokens = 0;        // input to compute + expected output
+    std::int64_t input_tokens = 0;  // of them
+    MonoNs expected_work_ns = 0;    // how long it will keep the engine busy
+    MonoNs first_token_ns = 0;      // of it, from a slot to the first token
     MonoNs arrived_ns = 0;
 };
 
@@ -74,6 +76,7 @@ class FairQueue {
     std::size_t size() const { return by_handle_.size(); }
     std::int64_t tokens() const { return tokens_; }
     std::size_t high_waiting() const { return count_[1]; }
+    MonoNs high_first_token_ns() const { return high_first_token_ns_; }  // of them all
     // Expected wait of one pushed now, from how fast the queue has been moving; ≥ 1 s for messages.
     std::int64_t retry_after_ms() const;
 
@@ -115,6 +118,7 @@ class FairQueue {
     std::unordered_map<std::uint64_t, Place> by_handle_;
     std::size_t count_[2] = {0, 0};
     std::int64_t tokens_ = 0;
+    MonoNs high_first_token_ns_ = 0;
     std::uint64_t next_sequence_ = 1;
     int high_in_a_row_ = 0;
     MonoNs last_pop_ns_ = 0;
