@@ -14,6 +14,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -25,6 +26,7 @@
 
 #include "admit/fair_queue.h"
 #include "request/request.h"
+#include "request/stream.h"
 
 namespace zerohop::engine {
 
@@ -233,10 +235,13 @@ class WaitQueue {
             const MonoNs wait = (before + slot_wait(at, now) + kNsPerMs - 1) / kNsPerMs;
             classes_[at]->start_ms = static_cast<std::uint32_t>(std::min<MonoNs>(wait, 1 << 30));
         }
-        for (std::size_t lane = 0; lane < gauge_->high_start_ms.size(); ++lane)
-            gauge_->high_start_ms[lane].store(
-                classes_[class_of(static_cast<std::uint8_t>(lane))]->start_ms,
-                std::memory_order_relaxed);
+        for (std::size_t lane = 0; lane < gauge_->high_start_ms.size(); ++lane) {
+            const std::uint32_t ms = classes_[class_of(static_cast<std::uint8_t>(lane))]->start_ms;
+            std::atomic<std::uint32_t>& told = gauge_->high_start_ms[lane];
+            // Reading what is right already leaves the line where it is; all threads share it.
+            if (told.load(std::memory_order_relaxed) != ms)
+                told.store(ms, std::memory_order_relaxed);
+        }
     }
 
     struct Taken {  // and not known to have ended
