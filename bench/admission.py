@@ -1,11 +1,14 @@
 """./dev bench admission: what the head decision costs, the whole path beside nginx, and who waits for whom.
 
-    head_decision_*, token_*     admit_bench and auth_bench (Google Benchmark), built beside the binary if need be
+    head_decision_*, token_*, handoff_*
+                                 admit_bench, auth_bench and engine_bench (Google Benchmark), built beside the binary if need be
     rps_null, added_p99_us       the null engine beside nginx (1 worker, TLS, h2, `return 200` of the same size),
                                  h2load against both in turn
     high_ttft_ratio … overload_lost   the real model, 300-token prompts, keys of three workspaces
 
-The last line is one JSON object. Keys that cannot be measured here are absent and named in "missing".
+The last line is one JSON object. Keys that cannot be measured here are absent and named in "missing". With --out the
+figures so far are on disk at any moment, so an interrupted run is not lost. --budget-s bounds the whole: as many
+repetitions of the last group as fit, `n` says how many.
 """
 import argparse
 import asyncio
@@ -25,7 +28,7 @@ import urllib.request
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from client import messages  # noqa: E402
 from process import Process, free_port  # noqa: E402
-from serve import unrelated_prompt  # noqa: E402
+from serve import Figures, unrelated_prompt  # noqa: E402
 from stats import figure, machine, percentile  # noqa: E402
 
 PROMPT_TOKENS = 300
@@ -38,22 +41,26 @@ def say(text):
 # --- nanoseconds ---------------------------------------------------------------------------------
 def micro(args, out):
     folder = pathlib.Path(args.binary).parent
-    if not all((folder / p).exists() for p in ("admit_bench", "auth_bench")):
-        say("building admit_bench and auth_bench")
+    programs = ("admit_bench", "auth_bench", "engine_bench")
+    if not all((folder / p).exists() for p in programs):
+        say("building " + ", ".join(programs))
         subprocess.run(["cmake", "-DZEROHOP_BENCH=ON", folder], check=True, stdout=subprocess.DEVNULL)
-        subprocess.run(["cmake", "--build", folder, "--target", "admit_bench", "auth_bench"], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(["cmake", "--build", folder, "--target", *programs], check=True, stdout=subprocess.DEVNULL)
     values = {}
-    for program, pattern in (("admit_bench", "head_decision_ns"), ("auth_bench", "token_(first|again)_ns")):
+    for program, pattern in (("admit_bench", "head_decision_ns"), ("auth_bench", "token_(first|again)_ns"),
+                             ("engine_bench", "handoff(_asleep)?_ns/.*")):
         run = subprocess.run([folder / program, f"--benchmark_filter=^{pattern}$", "--benchmark_format=json",
                               f"--benchmark_repetitions={args.reps}"], check=True, capture_output=True, text=True)
         for row in json.loads(run.stdout)["benchmarks"]:
             if row["run_type"] == "iteration":
-                values.setdefault(row["run_name"], []).append(row)
+                values.setdefault(row["run_name"].split("/")[0], []).append(row)
     decisions = values["head_decision_ns"]
     out["head_decision_p50_ns"] = figure([r["p50_ns"] for r in decisions], 800, "lower", 0)
     out["head_decision_p99_ns"] = figure([r["p99_ns"] for r in decisions], 5000, "lower", 0)
     out["token_first_ns"] = figure([r["cpu_time"] for r in values["token_first_ns"]], 5000, "lower", 0)
     out["token_again_ns"] = figure([r["cpu_time"] for r in values["token_again_ns"]], 300, "lower", 0)
+    out["handoff_p50_ns"] = figure([r["p50_ns"] for r in values["handoff_ns"]], 1200, "lower", 0)
+    out["handoff_asleep_p50_ns"] = figure([r["p50_ns"] for r in values["handoff_asleep_ns"]], None, "lower", 0)
 
 
 # --- the whole path ------------------------------------------------------------------------------
@@ -164,9 +171,9 @@ def whole_path(args, out):
                     added.append(p99["ours"] - p99["nginx"])
                     rates.append(rate)
                     say(f"rps {rate}, p99 µs {p99}")
-        out["rps_null"] = {**figure(ratios, 0.5), "ours_rps": round(statistics.median(r["ours"] for r in rates)),
-                           "nginx_rps": round(statistics.median(r["nginx"] for r in rates)), "answer_bytes": size}
-        out["added_p99_us"] = figure(added, 50, "lower", 0)
+                    out["rps_null"] = {**figure(ratios, 0.5), "ours_rps": round(statistics.median(r["ours"] for r in rates)),
+                                       "nginx_rps": round(statistics.median(r["nginx"] for r in rates)), "answer_bytes": size}
+                    out["added_p99_us"] = figure(added, 50, "lower", 0)
 
 
 # --- who waits for whom --------------------------------------------------------------------------
@@ -224,6 +231,8 @@ async def low_extra(server, secrets, args, rng):
     """Poisson arrivals at 80 % of what the server just managed; low and normal in turn, of one key."""
     async with Crowd(asker(server, secrets["a"], rng, 16), args.slots) as crowd:
         await asyncio.sleep(args.window_s)
+    if not crowd.answers:
+        raise SystemExit("low_extra_ms: nothing was answered within --window-s; make it longer")
     rate = 0.8 * len(crowd.answers) / args.window_s
     times = {"low": [], "normal": []}
 
@@ -269,7 +278,12 @@ def waiting(args, out):
         with Process([args.binary, "serve", "--config", config, "--listen", f"127.0.0.1:{port}", "--no-tls"], port, "/readyz",
                      folder / "zerohop.log") as server:
             ratios, extra, fair = [], [], []
+            longest = 0
             for rep in range(args.reps):
+                began = time.monotonic()
+                if rep > 0 and began + longest + args.overload_s + 10 > args.until:
+                    say(f"{rep} repetitions: --budget-s leaves no time for more")
+                    break
                 ratios.append(asyncio.run(high_beside_low(server, secrets, args, rng)))
                 extra.append(asyncio.run(low_extra(server, secrets, args, rng)))
                 many, few = ((64, 4) if rep % 2 == 0 else (4, 64))
@@ -278,9 +292,10 @@ def waiting(args, out):
                     raise SystemExit("fair_ratio: nothing was answered within --window-s; make it longer")
                 fair.append(got[64] / got[4])
                 say(f"high/unloaded {ratios[-1]:.2f}, low extra {extra[-1]:.0f} ms, fair {fair[-1]:.2f}")
-            out["high_ttft_ratio"] = figure(ratios, 1.5, "lower")
-            out["low_extra_ms"] = figure(extra, 100, "lower", 1)
-            out["fair_ratio"] = figure(fair, 0.9)
+                longest = max(longest, time.monotonic() - began)
+                out["high_ttft_ratio"] = figure(ratios, 1.5, "lower")
+                out["low_extra_ms"] = figure(extra, 100, "lower", 1)
+                out["fair_ratio"] = figure(fair, 0.9)
             out["overload_lost"] = asyncio.run(overload(server, secrets, args, rng))
 
 
@@ -290,21 +305,25 @@ def main():
     parser.add_argument("--gguf", help="without it only the first two groups are measured")
     parser.add_argument("--reps", type=int, default=5)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--requests", type=int, default=20_000, help="of one h2load run")
+    parser.add_argument("--requests", type=int, default=8_000, help="of one h2load run")
     parser.add_argument("--slots", type=int, default=8, help="sequences of the real model")
-    parser.add_argument("--samples", type=int, default=40, help="high-priority requests of one repetition")
-    parser.add_argument("--window-s", type=float, default=15)
+    parser.add_argument("--samples", type=int, default=20, help="high-priority requests of one repetition")
+    parser.add_argument("--window-s", type=float, default=8)
     parser.add_argument("--overload-s", type=float, default=60)
+    parser.add_argument("--budget-s", type=float, default=480, help="for everything")
+    parser.add_argument("--out", help="file to keep the figures in as they come")
     parser.add_argument("--micro", action=argparse.BooleanOptionalAction, default=True, help="the nanosecond figures")
     parser.add_argument("--json", action="store_true", help="one JSON object as the last line, nothing else")
     args, _ = parser.parse_known_args()
     args.binary = os.path.abspath(args.binary)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    out = {"machine": machine(), "missing": ["handoff_p50_ns"]}
+    args.until = time.monotonic() + args.budget_s
+    out = Figures(args.out)
+    out.update({"bench": "admission", "machine": machine(), "missing": []})
     if args.micro:
         micro(args, out)
     else:
-        out["missing"].append("head_decision_*, token_*: --no-micro")
+        out["missing"].append("head_decision_*, token_*, handoff_*: --no-micro")
     if shutil.which("h2load") and (shutil.which("nginx") or os.path.exists("/usr/sbin/nginx")):
         whole_path(args, out)
     else:

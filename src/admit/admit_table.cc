@@ -70,7 +70,8 @@ std::shared_ptr<const AdmitTable> StateBook::build(std::shared_ptr<const auth::K
     table->anonymous = bind(nullptr, *table->topology);
     for (const Model& model : table->topology->models()) {
         std::shared_ptr<ModelState>& state = models_[model.id];
-        if (!state) state = std::make_shared<ModelState>();
+        if (!state || (model.gauge && state->gauge != model.gauge))
+            state = std::make_shared<ModelState>(model.gauge);
         table->models.push_back(state);
     }
     return table;
@@ -107,7 +108,7 @@ void StateBook::sweep(MonoNs now) {
 std::int64_t StateBook::soft_kv_tokens(const std::string& model_id) const {
     const std::scoped_lock lock(mutex_);
     const auto it = models_.find(model_id);
-    return it == models_.end() ? 0 : it->second->soft_kv.load(std::memory_order_relaxed);
+    return it == models_.end() ? 0 : it->second->soft_kv().load(std::memory_order_relaxed);
 }
 
 }  // namespace zerohop::admit

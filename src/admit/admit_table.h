@@ -51,8 +51,12 @@ struct TokenState {
     const WallNs expires_ns;
 };
 
+// Tokens reserved by heads whose body is on its way: counted where the model's engine reads them.
 struct ModelState {
-    std::atomic<std::int64_t> soft_kv{0};  // tokens reserved by heads whose body is on its way
+    explicit ModelState(std::shared_ptr<QueueGauge> shared)
+        : gauge(shared ? std::move(shared) : std::make_shared<QueueGauge>()) {}
+    std::atomic<std::int64_t>& soft_kv() { return gauge->soft_kv_tokens; }
+    const std::shared_ptr<QueueGauge> gauge;
 };
 
 // A key's rights, resolved against a topology.

@@ -75,10 +75,11 @@ void FairQueue::insert(FairItem item) {
         slot->name = item.workspace;
     }
     const int band = band_of(item.priority);
-    if (slot->entries[band].empty()) ring_[band].push_back(slot.get());
+    if (slot->entries[band].empty()) enter(*slot, band);
     slot->tokens += item.tokens;
     tokens_ += item.tokens;
     ++count_[band];
+    if (band == 1) high_first_token_ns_ += item.first_token_ns;
     const std::uint64_t handle = item.handle;
     const MonoNs order = order_of(item);
     const auto [entry, fresh] = slot->entries[band].insert(
@@ -106,38 +107,35 @@ void FairQueue::put_back(FairItem item, MonoNs now) {
     const std::int64_t paid = item.tokens;
     const std::string workspace = item.workspace;
     insert(std::move(item));
-    workspaces_.find(workspace)->second->deficit[band] += paid;
+    workspaces_.find(workspace)->second->given[band] -= paid;
 }
 
-// Instead of walking the ring round by round, finds how many rounds each workspace still needs
-// until its deficit covers its best item, takes the one that needs fewest (the first in the ring
-// among equals), and grants those rounds to everybody at once. Repeating it without a change gives
-// the same.
-std::optional<FairQueue::Place> FairQueue::choose_in(int band, MonoNs now, bool due_only) {
-    Ring& ring = ring_[band];
-    const auto eligible = [&](const Workspace& w) {
-        return !due_only || counted_arrival(w.entries[band].begin()->item) <= now;
-    };
-    auto best = ring.end();
-    std::int64_t best_rounds = 0;
-    for (auto it = ring.begin(); it != ring.end(); ++it) {
-        const Workspace& w = **it;
-        if (!eligible(w)) continue;
-        const std::int64_t missing = w.entries[band].begin()->item.tokens - w.deficit[band];
-        const std::int64_t rounds =
-            missing <= 0 ? 0 : (missing + bounds_.quantum_tokens - 1) / bounds_.quantum_tokens;
-        if (best == ring.end() || rounds < best_rounds) {
-            best = it;
-            best_rounds = rounds;
-        }
+// In front: among equals it has waited longest for a turn.
+void FairQueue::enter(Workspace& workspace, int band) {
+    const auto known = away_[band].find(workspace.name);
+    workspace.given[band] = level_[band];
+    if (known != away_[band].end()) {
+        workspace.given[band] = std::max(known->second, level_[band] - kMaxCredit);
+        away_[band].erase(known);
     }
-    if (best == ring.end()) return {};
-    if (best_rounds > 0)
-        for (Workspace* w : ring)
-            if (eligible(*w)) w->deficit[band] += best_rounds * bounds_.quantum_tokens;
-    ring.splice(ring.begin(), ring, best);
-    Workspace* chosen = ring.front();
-    return Place{.workspace = chosen, .band = band, .entry = chosen->entries[band].begin()};
+    ring_[band].push_front(&workspace);
+}
+
+void FairQueue::leave(Workspace& workspace, int band) {
+    ring_[band].remove(&workspace);
+    away_[band][workspace.name] = workspace.given[band];
+    std::erase_if(away_[band],
+                  [&](const auto& w) { return w.second <= level_[band] - kMaxCredit; });
+}
+
+std::optional<FairQueue::Place> FairQueue::choose_in(int band, MonoNs now, bool due_only) const {
+    Workspace* best = nullptr;
+    for (Workspace* w : ring_[band]) {
+        if (due_only && counted_arrival(w->entries[band].begin()->item) > now) continue;
+        if (best == nullptr || w->given[band] < best->given[band]) best = w;
+    }
+    if (best == nullptr) return {};
+    return Place{.workspace = best, .band = band, .entry = best->entries[band].begin()};
 }
 
 bool FairQueue::others_overdue(MonoNs now) const {
@@ -146,7 +144,7 @@ bool FairQueue::others_overdue(MonoNs now) const {
     return false;
 }
 
-std::optional<FairQueue::Place> FairQueue::choose(MonoNs now) {
+std::optional<FairQueue::Place> FairQueue::choose(MonoNs now) const {
     const bool yield = high_in_a_row_ >= kHighInARow && others_overdue(now);
     if (count_[1] > 0 && !yield) return choose_in(1, now, false);
     if (auto due = choose_in(0, now, true)) return due;
@@ -154,7 +152,7 @@ std::optional<FairQueue::Place> FairQueue::choose(MonoNs now) {
     return choose_in(1, now, false);
 }
 
-const FairItem* FairQueue::peek(MonoNs now) {
+const FairItem* FairQueue::peek(MonoNs now) const {
     const std::optional<Place> place = choose(now);
     return place ? &place->entry->item : nullptr;
 }
@@ -167,10 +165,8 @@ FairItem FairQueue::take(const Place& place) {
     w.tokens -= item.tokens;
     tokens_ -= item.tokens;
     --count_[band];
-    if (w.entries[band].empty()) {
-        ring_[band].remove(&w);
-        w.deficit[band] = 0;
-    }
+    if (band == 1) high_first_token_ns_ -= item.first_token_ns;
+    if (w.entries[band].empty()) leave(w, band);
     if (w.requests() == 0) workspaces_.erase(item.workspace);
     update_gauge();
     return item;
@@ -181,12 +177,11 @@ std::optional<FairItem> FairQueue::pop(MonoNs now) {
     if (!place) return {};
     Workspace* w = place->workspace;
     const int band = place->band;
-    w->deficit[band] -= place->entry->item.tokens;
-    const bool more = w->entries[band].size() > 1;
+    level_[band] = std::max(level_[band], w->given[band]);
+    w->given[band] += place->entry->item.tokens;
+    ring_[band].remove(w);
+    ring_[band].push_back(w);
     FairItem item = take(*place);
-    // Its turn ends when what is left does not cover its next item.
-    if (more && w->entries[band].begin()->item.tokens > w->deficit[band])
-        ring_[band].splice(ring_[band].end(), ring_[band], ring_[band].begin());
 
     high_in_a_row_ = band == 1 ? high_in_a_row_ + 1 : 0;
     if (last_pop_ns_ != 0 && now > last_pop_ns_) {

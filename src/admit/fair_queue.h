@@ -3,12 +3,15 @@
 // Order, strongest first:
 //   1. High priority before the rest; but after kHighInARow high ones in a row, one of the others
 //      that has waited ≥ 2 s gets its turn, so that nothing starves.
-//   2. Among workspaces, deficit round robin over estimated tokens: each gets the same tokens per
-//      round, however many requests it has queued. Low priority counts 100 ms later: a workspace
-//      whose best item is a low one younger than that steps back behind those with due items.
+//   2. Among workspaces, deficit round robin over estimated tokens with the smallest quantum: the
+//      one that has been given the fewest tokens is next, however many requests it has queued. One
+//      that had nothing queued for a while keeps what it is ahead, so that coming one by one gains
+//      nothing, and what it is behind up to kMaxCredit, so that who has few requests at a time is
+//      next whenever one comes; more it cannot save up. Low priority counts 100 ms later: a
+//      workspace whose best item is a low one younger than that steps back behind those with due
+//      items.
 //   3. Inside a workspace, by counted arrival + min(expected work, 2 s): shorter work overtakes
-//   longer
-//      work that came at most 2 s before it, never more.
+//      longer work that came at most 2 s before it, never more.
 //
 // Bound: `max_requests` and `max_tokens`. Nobody may fill it alone: a workspace gets at most 7/8,
 // and the last quarter is for workspaces below their share of those waiting. Full-policy: push()
@@ -39,8 +42,10 @@ struct FairItem {
     std::uint64_t handle = 0;  // unique among the queued
     std::string workspace;
     Priority priority = Priority::kNormal;
-    std::int64_t tokens = 0;      // input to compute + expected output
-    MonoNs expected_work_ns = 0;  // how long it will keep the engine busy
+    std::int64_t tokens = 0;        // input to compute + expected output
+    std::int64_t input_tokens = 0;  // of them
+    MonoNs expected_work_ns = 0;    // how long it will keep the engine busy
+    MonoNs first_token_ns = 0;      // of it, from a slot to the first token
     MonoNs arrived_ns = 0;
 };
 
@@ -49,11 +54,11 @@ class FairQueue {
     struct Bounds {
         std::uint32_t max_requests = 256;
         std::int64_t max_tokens = 1'000'000;
-        std::int64_t quantum_tokens = 2048;  // of deficit round robin
     };
     static constexpr MonoNs kLowDelay = 100 * kNsPerMs;
     static constexpr MonoNs kMaxOvertake = 2 * kNsPerSec;
     static constexpr int kHighInARow = 8;
+    static constexpr std::int64_t kMaxCredit = 2048;  // tokens
 
     // `gauge` may be null; its bounds are set here, its numbers kept up to date.
     explicit FairQueue(const Bounds& bounds, std::shared_ptr<QueueGauge> gauge = nullptr);
@@ -64,7 +69,7 @@ class FairQueue {
     // The item that pop() would give; nullptr when empty. Valid until the next change. A caller
     // that cannot take it now leaves it there: big requests are not starved by small ones that
     // would fit.
-    const FairItem* peek(MonoNs now);
+    const FairItem* peek(MonoNs now) const;
     std::optional<FairItem> pop(MonoNs now);
     // Takes one out that was cancelled or has a passed deadline; false when it is not queued.
     bool remove(std::uint64_t handle);
@@ -74,6 +79,7 @@ class FairQueue {
     std::size_t size() const { return by_handle_.size(); }
     std::int64_t tokens() const { return tokens_; }
     std::size_t high_waiting() const { return count_[1]; }
+    MonoNs high_first_token_ns() const { return high_first_token_ns_; }  // of them all
     // Expected wait of one pushed now, from how fast the queue has been moving; ≥ 1 s for messages.
     std::int64_t retry_after_ms() const;
 
@@ -88,12 +94,12 @@ class FairQueue {
     };
     struct Workspace {
         std::string name;
-        std::set<Entry> entries[2];  // 0: normal and low, 1: high
-        std::int64_t deficit[2] = {0, 0};
+        std::set<Entry> entries[2];      // 0: normal and low, 1: high
+        std::int64_t given[2] = {0, 0};  // tokens, on the scale of level_
         std::int64_t tokens = 0;
         std::size_t requests() const { return entries[0].size() + entries[1].size(); }
     };
-    using Ring = std::list<Workspace*>;  // front: whose turn it is
+    using Ring = std::list<Workspace*>;  // front: longest without a turn
     struct Place {
         Workspace* workspace = nullptr;
         int band = 0;
@@ -103,8 +109,10 @@ class FairQueue {
     Status check_bounds(const FairItem& item) const;
     void insert(FairItem item);
     FairItem take(const Place& place);
-    std::optional<Place> choose(MonoNs now);
-    std::optional<Place> choose_in(int band, MonoNs now, bool due_only);
+    std::optional<Place> choose(MonoNs now) const;
+    std::optional<Place> choose_in(int band, MonoNs now, bool due_only) const;
+    void enter(Workspace& workspace, int band);
+    void leave(Workspace& workspace, int band);
     bool others_overdue(MonoNs now) const;
     void update_gauge();
 
@@ -112,9 +120,14 @@ class FairQueue {
     std::shared_ptr<QueueGauge> gauge_;
     std::unordered_map<std::string, std::unique_ptr<Workspace>> workspaces_;
     Ring ring_[2];
+    // The most that one had been given when it was its turn: who comes anew starts here.
+    std::int64_t level_[2] = {0, 0};
+    // What those that have nothing queued had been given, while that is above level_ - kMaxCredit.
+    std::unordered_map<std::string, std::int64_t> away_[2];
     std::unordered_map<std::uint64_t, Place> by_handle_;
     std::size_t count_[2] = {0, 0};
     std::int64_t tokens_ = 0;
+    MonoNs high_first_token_ns_ = 0;
     std::uint64_t next_sequence_ = 1;
     int high_in_a_row_ = 0;
     MonoNs last_pop_ns_ = 0;

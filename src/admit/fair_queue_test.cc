@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdio>
+#include <limits>
 #include <map>
 #include <random>
 #include <vector>
@@ -69,7 +71,7 @@ TEST(FairQueue, LowCountsAHundredMillisecondsLater) {
 }
 
 TEST(FairQueue, YoungLowStepsBackBehindOtherWorkspacesButNeverWaitsIdle) {
-    FairQueue q({.quantum_tokens = 100});
+    FairQueue q({});
     ASSERT_TRUE(q.push(item(1, "a", 100, Priority::kLow, kStart), 0));
     // Nobody else: it goes at once.
     EXPECT_EQ(q.peek(kStart)->handle, 1U);
@@ -130,10 +132,93 @@ TEST(FairQueue, BigRequestsAreNotStarvedBySmallOnesOfOthers) {
     FairQueue q({.max_requests = 1000, .max_tokens = 10'000'000});
     ASSERT_TRUE(q.push(item(1, "big", 100'000), 0));
     for (std::uint64_t i = 2; i < 200; ++i) ASSERT_TRUE(q.push(item(i, "small", 1000), 0));
+    ASSERT_TRUE(q.push(item(200, "big", 100'000), 0));
     const auto order = drain(q);
-    const auto at = std::find(order.begin(), order.end(), 1U) - order.begin();
-    EXPECT_GE(at, 90);   // others get their 100,000 tokens first …
-    EXPECT_LE(at, 110);  // … and not more
+    const auto at = [&](std::uint64_t handle) {
+        return std::find(order.begin(), order.end(), handle) - order.begin();
+    };
+    EXPECT_LE(at(1), 1);      // nobody has been given anything yet
+    EXPECT_GE(at(200), 99);   // then the others get as many tokens …
+    EXPECT_LE(at(200), 102);  // … and not more
+}
+
+// A few requests at a time beside a crowd: whenever one comes, its turn is the next.
+TEST(FairQueue, WhoComesOneAtATimeIsNext) {
+    FairQueue q({.max_requests = 1000});
+    std::mt19937 random(5);
+    std::uint64_t next = 1;
+    for (; next <= 64; ++next)
+        ASSERT_TRUE(q.push(item(next, "crowd", 200 + static_cast<int>(random() % 400)), kStart));
+    for (int round = 0; round < 8; ++round) {
+        for (int i = 0; i < 3; ++i) ASSERT_EQ(q.pop(kStart)->workspace, "crowd");
+        ASSERT_TRUE(q.push(item(next++, "few", 200 + static_cast<int>(random() % 400)), kStart));
+        ASSERT_EQ(q.pop(kStart)->workspace, "few");
+    }
+}
+
+// … but not beyond its share: coming back each time at once gains nothing over staying.
+TEST(FairQueue, ComingOneAtATimeGainsNothing) {
+    FairQueue q({.max_requests = 1000});
+    std::map<std::string, std::int64_t> served;
+    std::uint64_t next = 1;
+    const std::vector<std::string> singles = {"s1", "s2", "s3", "s4"};
+    for (int i = 0; i < 64; ++i) ASSERT_TRUE(q.push(item(next++, "crowd", 300), kStart));
+    for (const std::string& name : singles) ASSERT_TRUE(q.push(item(next++, name, 300), kStart));
+    for (int i = 0; i < 1000; ++i) {
+        const auto got = q.pop(kStart);
+        served[got->workspace] += got->tokens;
+        ASSERT_TRUE(q.push(item(next++, got->workspace, 300), kStart));
+    }
+    for (const auto& [name, tokens] : served) EXPECT_NEAR(tokens, 60'000, 600) << name;
+}
+
+// Eight slots. A keeps 4 requests in flight and thinks for a moment between two; B keeps `b`.
+// How many of A's end.
+int ended_of_a(int b, std::uint64_t seed) {
+    FairQueue q({.max_requests = 1000});
+    std::mt19937 random(seed);
+    std::multimap<MonoNs, std::string> running, coming;
+    MonoNs now = kStart;
+    std::uint64_t next = 1;
+    int ended = 0;
+    for (int i = 0; i < 4; ++i) coming.emplace(now, "a");
+    for (int i = 0; i < b; ++i) coming.emplace(now, "b");
+    while (now < kStart + 600 * kNsPerSec) {
+        while (!coming.empty() && coming.begin()->first <= now) {
+            const int tokens = 250 + static_cast<int>(random() % 200);
+            EXPECT_TRUE(q.push(item(next++, coming.begin()->second, tokens, Priority::kNormal, now,
+                                    tokens * kNsPerMs),
+                               now));
+            coming.erase(coming.begin());
+        }
+        while (running.size() < 8) {
+            const auto got = q.pop(now);
+            if (!got) break;
+            running.emplace(now + got->tokens * 4 * kNsPerMs, got->workspace);
+        }
+        const auto first = [](const auto& m) {
+            return m.empty() ? std::numeric_limits<MonoNs>::max() : m.begin()->first;
+        };
+        now = std::min(first(running), first(coming));
+        while (!running.empty() && running.begin()->first <= now) {
+            ended += running.begin()->second == "a" ? 1 : 0;
+            coming.emplace(now + 5 * kNsPerMs, running.begin()->second);
+            running.erase(running.begin());
+        }
+    }
+    return ended;
+}
+
+// What the crowd costs A is the wait for the next slot that is free, an eighth of a request's time,
+// and no turn of B's more.
+TEST(FairQueue, ACrowdCostsTheOthersNoMoreThanTheNextSlot) {
+    for (const std::uint64_t seed : {1, 2, 3}) {
+        const double ratio =
+            static_cast<double>(ended_of_a(64, seed)) / static_cast<double>(ended_of_a(4, seed));
+        std::printf("fair ratio %.3f\n", ratio);
+        EXPECT_GE(ratio, 0.86);
+        EXPECT_LE(ratio, 1.01);
+    }
 }
 
 TEST(FairQueue, BoundsAnd529) {
@@ -153,7 +238,7 @@ TEST(FairQueue, BoundsAnd529) {
     ASSERT_FALSE(full);
     EXPECT_NE(full.error().detail.find("16 requests"), std::string::npos);
     // A crowded queue gives free places to those below their share.
-    while (q.size() > 13) q.pop(kStart + kNsPerSec);
+    for (const std::uint64_t handle : {1, 2, 3}) ASSERT_TRUE(q.remove(handle));
     EXPECT_FALSE(q.push(item(200, "noisy", 10), kStart));
     EXPECT_TRUE(q.push(item(201, "fourth", 10), kStart));
 }

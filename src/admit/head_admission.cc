@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "admit/rate_limit_headers.h"
 
@@ -71,6 +72,35 @@ Status HeadAdmission::check_scope(const Model& model) const {
     return {};
 }
 
+Status HeadAdmission::check_first_token(std::uint32_t start_ms, std::int64_t input_tokens) const {
+    const Lane& lane = topology().lanes()[lane_];
+    if (priority_ != Priority::kHigh || lane.ttft_p99_ms == 0 || counts_only_ ||
+        model_ == nullptr || !model_->gauge)
+        return {};
+    const double own = model_->gauge->prefill_ms_approx(input_tokens);
+    const double expected = start_ms + own;
+    if (expected <= lane.ttft_p99_ms) return {};
+    Error error{.code = Code::kRateLimited, .detail = {}, .origin = "admit"};
+    const bool never = own > lane.ttft_p99_ms;
+    error.detail = fmt::format(
+        "lane \"{}\" promises high priority a first token within {} ms, and this request's would "
+        "come after {:.0f} ms ({} ms until it starts, {:.0f} ms for its prompt); {}",
+        lane.name, lane.ttft_p99_ms, std::ceil(expected), start_ms, std::ceil(own),
+        never ? "send it without priority=high" : "try again, or send it without priority=high");
+    if (never)
+        error.headers.emplace_back("x-should-retry", "false");
+    else
+        error.retry_after_ms = std::max<std::int64_t>(start_ms, 1);
+    return std::unexpected(std::move(error));
+}
+
+Status HeadAdmission::check_first_token_now() {
+    if (model_ == nullptr || !model_->gauge) return {};
+    start_ms_ = model_->gauge->high_start_ms[lane_].load(std::memory_order_relaxed);
+    // At least so many tokens: few texts have more than eight bytes of JSON to a token.
+    return check_first_token(start_ms_, std::max<std::int64_t>(content_length_, 0) / 8);
+}
+
 Result<const Model*> HeadAdmission::choose_model(std::string_view name) {
     const Model* named = topology().find_model(name);
     if (named == nullptr) return std::unexpected(unknown_model(name));
@@ -80,12 +110,18 @@ Result<const Model*> HeadAdmission::choose_model(std::string_view name) {
                                 shown(name), model_->id));
     if (Status s = check_scope(*named); !s) return std::unexpected(s.error());
     model_ = named;
+    if (Status s = check_first_token_now(); !s) return std::unexpected(s.error());
     return named;
 }
 
 Status HeadAdmission::check_model(std::string_view name) {
     if (const auto model = choose_model(name); !model) return std::unexpected(model.error());
     return {};
+}
+
+bool HeadAdmission::may_use(std::string_view model_id) const {
+    const Model* model = topology().find_model(model_id);
+    return model != nullptr && check_scope(*model).has_value();
 }
 
 api::Admission::Terms HeadAdmission::terms() const {
@@ -129,9 +165,7 @@ Error HeadAdmission::quota_error(const QuotaRefusal& refusal, MonoNs now, WallNs
         error.retry_after_ms =
             std::max<std::int64_t>(1, (refusal.retry_in_ns + kNsPerMs - 1) / kNsPerMs);
     }
-    std::vector<wire::Header> headers;
-    append_rate_limits(now, wall, headers);
-    for (wire::Header& h : headers)
+    for (wire::Header& h : rate_limits(now, wall))
         error.headers.emplace_back(std::move(h.name), std::move(h.value));
     return error;
 }
@@ -142,6 +176,11 @@ Result<Price> HeadAdmission::admit(std::int32_t input_tokens, std::int32_t max_o
                 .output_tokens = std::clamp(expected_output(), 0, std::max(max_output, 0))};
     // A long expected answer may exceed a whole minute's output quota; it is then admitted when the
     // quota is untouched, and what it really uses is settled (and owed) at the end.
+    if (Status late = check_first_token(start_ms_, input_tokens); !late) {
+        for (wire::Header& h : rate_limits(now, wall))
+            late.error().headers.emplace_back(std::move(h.name), std::move(h.value));
+        return std::unexpected(std::move(late).error());
+    }
     const auto groups = this->groups();
     Cost cost{.input_tokens = price.input_tokens, .output_tokens = price.output_tokens};
     for (const QuotaGroup* group : groups) {
@@ -167,6 +206,12 @@ void HeadAdmission::settle(std::int32_t input_tokens, std::int32_t output_tokens
                          .output_tokens = std::int64_t{output_tokens} - charged_.output_tokens},
                         now);
     if (completed) binding_->key_state->lengths.observe(output_tokens);
+}
+
+std::vector<wire::Header> HeadAdmission::rate_limits(MonoNs now, WallNs wall) const {
+    std::vector<wire::Header> out;
+    append_rate_limits(now, wall, out);
+    return out;
 }
 
 void HeadAdmission::append_rate_limits(MonoNs now, WallNs wall,

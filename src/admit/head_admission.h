@@ -50,12 +50,13 @@ class HeadAdmission final : public api::Admission {
     // Each chunk of the body: keeps the soft reservation.
     void on_body_bytes(MonoNs now) override { hold_.touch(now); }
     // The body's model, id or alias. Fails with kInvalidRequest when the hint named another one,
-    // kNotFound, kPermission.
+    // kNotFound, kPermission, or kRateLimited: its first token would come too late.
     Result<const Model*> choose_model(std::string_view name);
     Status check_model(std::string_view name) override;
+    bool may_use(std::string_view model_id) const override;
     Terms terms() const override;
     // The prompt is tokenized: charges input and expected output, and ends the soft reservation.
-    // Fails with kRateLimited (headers included).
+    // Fails with kRateLimited (headers included): a quota, or the first token would come too late.
     Result<Price> admit(std::int32_t input_tokens, std::int32_t max_output, MonoNs now,
                         WallNs wall);
     Status charge(std::int32_t input_tokens, std::int32_t max_output, MonoNs now,
@@ -77,7 +78,13 @@ class HeadAdmission final : public api::Admission {
     }
     Status check_scope(const Model& model) const;
     Error unknown_model(std::string_view name) const;
+    std::vector<wire::Header> rate_limits(MonoNs now, WallNs wall) const;
     Error quota_error(const QuotaRefusal& refusal, MonoNs now, WallNs wall) const;
+    // Whether high priority would keep its lane's ttft_p99_ms with a prompt of so many tokens, if
+    // it has to wait so long for its start. kRateLimited: it would be late.
+    Status check_first_token(std::uint32_t start_ms, std::int64_t input_tokens) const;
+    // The same for a prompt that is not tokenized, as the queue is now.
+    Status check_first_token_now();
 
     const std::shared_ptr<const AdmitTable> table_;
     const Binding* const binding_;
@@ -89,6 +96,9 @@ class HeadAdmission final : public api::Admission {
     bool skeleton_ = false;
     std::optional<bool> buffering_;
     std::int32_t hinted_tokens_ = 0;
+    std::int64_t content_length_ = -1;
+    bool counts_only_ = false;    // count_tokens: no first token to be late with
+    std::uint32_t start_ms_ = 0;  // as last read before it was queued itself
     std::optional<TraceParent> parent_;
     SoftHold hold_;
     Price charged_;

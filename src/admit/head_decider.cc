@@ -67,28 +67,15 @@ Error overloaded(std::string detail, std::int64_t retry_after_ms) {
     return error;
 }
 
-// 529 before the body is read: the queue is full, or the lane's promise to high priority would
-// break.
+// 529 before the body is read: the queue is full.
 Status check_load(const HeadAdmission& a) {
     const Model* model = a.model();
-    if (model == nullptr || !model->gauge) return {};
-    const QueueGauge& gauge = *model->gauge;
-    const std::int64_t retry = gauge.retry_after_ms.load(std::memory_order_relaxed);
-    if (gauge.full_approx())
-        return std::unexpected(overloaded(
-            fmt::format("overloaded: the queue of model \"{}\" is full; try again in {} s",
-                        model->id, (retry + 999) / 1000),
-            retry));
-    const Lane& lane = a.topology().lanes()[a.lane()];
-    const std::uint32_t ttft = gauge.expected_high_ttft_ms.load(std::memory_order_relaxed);
-    if (a.priority() == Priority::kHigh && lane.ttft_p99_ms != 0 && ttft > lane.ttft_p99_ms)
-        return std::unexpected(overloaded(
-            fmt::format(
-                "overloaded: lane \"{}\" promises a first token within {} ms and would need "
-                "{} ms now; try again, or send without priority=high",
-                lane.name, lane.ttft_p99_ms, ttft),
-            retry));
-    return {};
+    if (model == nullptr || !model->gauge || !model->gauge->full_approx()) return {};
+    const std::int64_t retry = model->gauge->retry_after_ms.load(std::memory_order_relaxed);
+    return std::unexpected(
+        overloaded(fmt::format("overloaded: the queue of model \"{}\" is full; try again in {} s",
+                               model->id, (retry + 999) / 1000),
+                   retry));
 }
 
 }  // namespace
@@ -104,7 +91,7 @@ void HeadDecider::install(std::shared_ptr<const auth::KeySnapshot> keys,
 
 HeadDecider::Route HeadDecider::route_of(const wire::RequestHead& head) {
     const std::string_view path = head.path();
-    if (path == "/v1/topology") return Route::kAdmin;
+    if (path == "/v1/topology" || path == "/v1/config/reload") return Route::kAdmin;
     if (path == "/v1/auth/token") return Route::kToken;
     return head.method == "POST" ? Route::kWork : Route::kOther;
 }
@@ -159,6 +146,8 @@ Status HeadDecider::place(HeadAdmission& a, const Hints& hints,
     a.lane_ = *lane;
     a.priority_ = *priority;
     a.hinted_tokens_ = hints.tokens.value_or(0);
+    a.content_length_ = head.content_length;
+    a.counts_only_ = head.path() == "/v1/messages/count_tokens";
     return {};
 }
 
@@ -169,6 +158,7 @@ Status HeadDecider::charge(HeadAdmission& a, const wire::RequestHead& head, Now 
             Code::kTooLarge, "admit",
             fmt::format("the body is {} bytes long, the limit is {}", head.content_length, cap));
     if (Status s = check_load(a); !s) return s;
+    if (Status s = a.check_first_token_now(); !s) return s;
     const Cost probe{.input_tokens = 1, .output_tokens = 1};
     if (const auto refusal = QuotaCharge::charge(a.groups(), {.requests = 1}, probe, now.mono))
         return std::unexpected(a.quota_error(*refusal, now.mono, now.wall));
@@ -189,7 +179,7 @@ void HeadDecider::reserve(HeadAdmission& a, const wire::RequestHead& head, MonoN
          .workspace_bound = topology.config().soft_kv_per_workspace,
          .key_bound = topology.config().soft_kv_per_key,
          .key_sum = &a.binding_->key_state->soft_kv,
-         .model_sum = &a.table_->models[topology.index_of(*a.model_)]->soft_kv},
+         .model_sum = &a.table_->models[topology.index_of(*a.model_)]->soft_kv()},
         now);
 }
 

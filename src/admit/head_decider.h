@@ -15,8 +15,9 @@
 //                                                  table
 //     control      sweep(now)                      once a second: soft reservations lapse
 //
-// `POST` to anything but /v1/auth/token is work: it is charged one request and answers with the
-// anthropic-ratelimit headers. Everything else is only identified. /v1/topology needs an admin key.
+// /v1/topology and /v1/config/reload need an admin key. `POST` to anything else but /v1/auth/token
+// is work: it is charged one request and answers with the anthropic-ratelimit headers. The rest is
+// only identified.
 //
 // Threads: decide() on any I/O thread, concurrently, without blocking (short mutexes on quotas);
 // the rest on the control thread. The decider outlives all admissions' exchanges only by

@@ -334,18 +334,59 @@ TEST_F(Decider, FullQueueIs529AtTheHeadAndCostsNothing) {
 
 TEST_F(Decider, HighPriorityIsRefusedRatherThanLate) {
     QueueGauge& gauge = *config_.models[0].gauge;
-    gauge.expected_high_ttft_ms = 151;
+    gauge.high_start_ms[1] = 151;
     std::vector<wire::Header> headers = {{"x-anthropic-early-hint", "model=big"},
                                          {"x-anthropic-cuda-stream", "low-latency"},
                                          {"x-anthropic-rate-hint", "priority=high"}};
     const Error e = refused(head(boss_.secret, headers));
-    EXPECT_EQ(e.code, Code::kOverloaded);
-    EXPECT_NE(e.detail.find("150 ms"), std::string::npos);
-    gauge.expected_high_ttft_ms = 150;
+    EXPECT_EQ(e.code, Code::kRateLimited);
+    EXPECT_NE(e.detail.find("within 150 ms"), std::string::npos) << e.detail;
+    EXPECT_NE(e.detail.find("after 151 ms"), std::string::npos) << e.detail;
+    EXPECT_EQ(e.retry_after_ms, 151);
+    gauge.high_start_ms[1] = 150;
     allowed(head(boss_.secret, headers));
-    gauge.expected_high_ttft_ms = 151;
+    gauge.high_start_ms[1] = 151;
+    allowed(head(boss_.secret, headers, "/v1/messages/count_tokens"));
+    auto other_lane = headers;
+    other_lane[1].value = "batch";  // promises nothing
+    allowed(head(boss_.secret, other_lane));
     headers[2].value = "priority=normal";
     allowed(head(boss_.secret, headers));
+}
+
+TEST_F(Decider, AHighPromptThatWouldTakeTooLongIsRefused) {
+    QueueGauge& gauge = *config_.models[0].gauge;
+    gauge.prefill_token_ns = 1e6;
+    gauge.high_start_ms[1] = 40;
+    const std::vector<wire::Header> lane = {{"x-anthropic-cuda-stream", "low-latency"},
+                                            {"x-anthropic-rate-hint", "priority=high"}};
+    // Without a hint the model is known from the body on: 40 ms + at least 400 / 8 tokens.
+    auto d = allowed(head(boss_.secret, lane));
+    HeadAdmission* a = admission_of(d.admission.get());
+    ASSERT_TRUE(a->choose_model("big"));
+    // Its own place in the queue must not count against it once it is there.
+    gauge.high_start_ms[1] = 140;
+    EXPECT_TRUE(a->admit(110, 10, mono_, wall_));
+    gauge.high_start_ms[1] = 40;
+    d = allowed(head(boss_.secret, lane));
+    a = admission_of(d.admission.get());
+    ASSERT_TRUE(a->choose_model("big"));
+    const auto late = a->admit(111, 10, mono_, wall_);
+    ASSERT_FALSE(late);
+    EXPECT_EQ(late.error().code, Code::kRateLimited);
+    EXPECT_NE(late.error().detail.find("40 ms until it starts, 111 ms for its prompt"),
+              std::string::npos)
+        << late.error().detail;
+    EXPECT_EQ(late.error().retry_after_ms, 40);
+    const auto never = a->admit(151, 10, mono_, wall_);
+    EXPECT_EQ(value(never.error(), "x-should-retry"), "false");
+    // Longer than any text of 150 tokens: refused before the body is parsed.
+    wire::RequestHead big = head(boss_.secret, lane);
+    big.headers.push_back({"x-anthropic-early-hint", "model=big"});
+    big.content_length = 8 * 111;
+    EXPECT_EQ(refused(big).code, Code::kRateLimited);
+    big.content_length = 8 * 110;
+    allowed(big);
 }
 
 TEST_F(Decider, SoftReservationsAreBoundedLapseAndEnd) {
@@ -357,6 +398,7 @@ TEST_F(Decider, SoftReservationsAreBoundedLapseAndEnd) {
     auto second = allowed(head(boss_.secret, hint));
     auto third = allowed(head(boss_.secret, hint));  // beyond the bound: goes on without
     EXPECT_EQ(decider_->soft_kv_tokens("big"), 1000);
+    EXPECT_EQ(config_.models[0].gauge->soft_kv_tokens, 1000);  // where the engine reads it
     EXPECT_FALSE(admission_of(third.admission.get())->has_soft_reservation());
     admission_of(first.admission.get())->on_body_bytes(kMono + kNsPerSec);
     decider_->sweep(kMono + 2 * kNsPerSec);
@@ -371,6 +413,8 @@ TEST_F(Decider, SoftReservationsAreBoundedLapseAndEnd) {
 
 TEST_F(Decider, AdminRoutesNeedAnAdminKey) {
     EXPECT_EQ(refused(head(plain_.secret, {}, "/v1/topology")).code, Code::kPermission);
+    EXPECT_EQ(refused(head(plain_.secret, {}, "/v1/config/reload")).code, Code::kPermission);
+    EXPECT_TRUE(allowed(head(boss_.secret, {}, "/v1/config/reload")).principal.admin);
     auto d = allowed(head(boss_.secret, {}, "/v1/topology"));
     const auto doc =
         nlohmann::json::parse(topology_json(admission_of(d.admission.get())->topology()));

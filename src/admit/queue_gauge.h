@@ -1,13 +1,19 @@
-// QueueGauge: what the head decision may know of a model's queue. Written by the engine thread
-// (through FairQueue), read by I/O threads; every reading is racy by nature.
+// QueueGauge: what head decisions and a model's engine know of each other.
+//
+// The engine's side (WaitQueue, FairQueue, the engine itself) writes all but soft_kv_tokens, which
+// is the head decisions'. Any thread reads; every reading is racy by nature.
 #pragma once
 
+#include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 
 namespace zerohop::admit {
 
 struct QueueGauge {
+    static constexpr std::size_t kMaxLanes = 64;
+
     // Bounds, set before threads start.
     std::uint32_t max_requests = 0;  // 0: no bound known yet, never full
     std::uint64_t max_tokens = 0;
@@ -15,13 +21,29 @@ struct QueueGauge {
     std::atomic<std::uint32_t> requests{0};
     std::atomic<std::uint64_t> tokens{0};
     std::atomic<std::int64_t> retry_after_ms{1000};  // when a place is likely to be free
-    // First token of a high-priority request admitted now, as the planner expects it; 0: unknown.
-    std::atomic<std::uint32_t> expected_high_ttft_ms{0};
+
+    // A high-priority request's first token comes after about
+    //     high_start_ms[lane]                             for a slot, those before it, the step
+    //     + prefill_fixed_ns + tokens × prefill_token_ns  for its own prompt
+    std::array<std::atomic<std::uint32_t>, kMaxLanes> high_start_ms{};
+    std::atomic<std::int64_t> prefill_fixed_ns{0};
+    std::atomic<double> prefill_token_ns{0};  // as measured; 0: not known
+
+    // Tokens that heads whose bodies are on their way have reserved (soft_kv.h). An engine that can
+    // keeps as many cells free of what it need not cache.
+    std::atomic<std::int64_t> soft_kv_tokens{0};
 
     bool full_approx() const {
         if (max_requests == 0) return false;
         return requests.load(std::memory_order_relaxed) >= max_requests ||
                (max_tokens != 0 && tokens.load(std::memory_order_relaxed) >= max_tokens);
+    }
+    // From a slot to the first token of a prompt of so many tokens.
+    double prefill_ms_approx(std::int64_t input_tokens) const {
+        return (static_cast<double>(prefill_fixed_ns.load(std::memory_order_relaxed)) +
+                static_cast<double>(input_tokens) *
+                    prefill_token_ns.load(std::memory_order_relaxed)) /
+               1e6;
     }
 };
 

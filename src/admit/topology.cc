@@ -191,10 +191,12 @@ std::string topology_json(const Topology& topology) {
                       {"kv_reserve_tokens", model.kv_reserve_tokens},
                       {"queue", nullptr}};
         if (model.gauge)
-            entry["queue"] = {{"requests", model.gauge->requests.load(std::memory_order_relaxed)},
-                              {"max_requests", model.gauge->max_requests},
-                              {"tokens", model.gauge->tokens.load(std::memory_order_relaxed)},
-                              {"max_tokens", model.gauge->max_tokens}};
+            entry["queue"] = {
+                {"requests", model.gauge->requests.load(std::memory_order_relaxed)},
+                {"max_requests", model.gauge->max_requests},
+                {"tokens", model.gauge->tokens.load(std::memory_order_relaxed)},
+                {"max_tokens", model.gauge->max_tokens},
+                {"soft_kv_tokens", model.gauge->soft_kv_tokens.load(std::memory_order_relaxed)}};
         models.push_back(std::move(entry));
     }
     Json lanes = Json::array();

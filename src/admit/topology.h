@@ -62,7 +62,8 @@ std::vector<Lane> default_lanes();
 
 class Topology {
   public:
-    static constexpr std::size_t kMaxLanes = 64;  // a key's lanes are one 64-bit mask
+    static constexpr std::size_t kMaxLanes =
+        QueueGauge::kMaxLanes;  // a key's lanes are one 64-bit mask
 
     // Fails with kInvalidRequest naming the entry: names used twice, no models' ids, bad names, …
     static Result<std::shared_ptr<const Topology>> make(TopologyConfig config);

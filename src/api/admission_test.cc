@@ -123,6 +123,20 @@ TEST_F(AdmissionTest, CancelledPaysForWhatItUsedAndTurnedAwayPaysNothing) {
                                    "charge 7 16", "settle 0 0"}));
 }
 
+TEST_F(AdmissionTest, CancelledWhileItWaitedPaysNothing) {
+    post_stream();
+    engine_.stream->set_queued(true);
+    push(Prepared{12});
+    exchange_->on_disconnect();
+    post_stream();
+    engine_.stream->set_queued(true);
+    push(Prepared{7});
+    engine_.stream->set_queued(false);  // it got a slot: its prompt is computed
+    exchange_->on_disconnect();
+    EXPECT_EQ(told().calls, (Calls{"model m", "charge 12 16", "settle 0 0", "model m",
+                                   "charge 7 16", "settle 7 0"}));
+}
+
 TEST_F(AdmissionTest, AnotherModelThanTheHeadsIsRefusedUnsent) {
     told().refuse_model = Error{.code = Code::kPermission, .detail = "not yours", .origin = "t"};
     error_of(post(body_of("")), 403, "permission_error");

@@ -24,20 +24,15 @@ const ServedModel* Catalog::find(std::string_view name) const {
     return it == by_name_.end() ? nullptr : &models_[it->second];
 }
 
-std::optional<std::size_t> Catalog::position(std::string_view id) const {
-    const auto it = by_name_.find(id);
-    if (it == by_name_.end() || models_[it->second].id != id) return std::nullopt;
-    return it->second;
-}
-
-std::string Catalog::names() const {
+std::string Catalog::names(const std::function<bool(std::string_view)>& shown) const {
     constexpr std::size_t kShown = 8;
     std::string out;
-    for (std::size_t i = 0; i < models_.size() && i < kShown; ++i) {
-        if (i > 0) out += ", ";
-        out += in_quotes(models_[i].id);
+    std::size_t count = 0;
+    for (const ServedModel& model : models_) {
+        if (shown && !shown(model.id)) continue;
+        if (++count > kShown) return out + ", …";
+        out += (out.empty() ? "" : ", ") + in_quotes(model.id);
     }
-    if (models_.size() > kShown) out += ", …";
     return out;
 }
 

@@ -6,7 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -38,11 +38,8 @@ class Catalog {
     // By id or alias; nullptr when nothing is served under that name.
     const ServedModel* find(std::string_view name) const;
 
-    // Place of a model with this id (not an alias) in models().
-    std::optional<std::size_t> position(std::string_view id) const;
-
-    // "'a', 'b'" for messages; the first eight.
-    std::string names() const;
+    // "'a', 'b'" for messages; the first eight of those that are to be shown (empty: all).
+    std::string names(const std::function<bool(std::string_view id)>& shown = {}) const;
 
   private:
     struct Hash {

@@ -386,8 +386,11 @@ void MessagesExchange::on_disconnect() { end(CancelReason::kDisconnect); }
 
 void MessagesExchange::end(CancelReason why) {
     phase_ = Phase::kEnded;
-    // An answer that was cut short pays for what it used; one that ended is settled already.
-    head_.admission->settle(std::max(input_tokens_, 0), output_tokens_, false, options_.now());
+    // An answer that was cut short pays for what it used, which is nothing while it waited for its
+    // turn; one that ended is settled already.
+    const bool computed = stream_ && !stream_->queued_approx();
+    head_.admission->settle(computed ? std::max(input_tokens_, 0) : 0, output_tokens_, false,
+                            options_.now());
     if (wake_) wake_->detach();
     if (stream_ && !finished_ && why != CancelReason::kNone) stream_->cancel(why);
     if (tick_ != 0) responder_.loop().cancel(tick_);

@@ -103,13 +103,15 @@ struct Page {
 };
 
 // after_id: the models that follow it; before_id: those just ahead of it, in the same order.
-Result<Page> find_page(const Catalog& catalog, const ListQuery& query) {
-    const std::size_t count = query.wants_active ? catalog.models().size() : 0;
+Result<Page> find_page(const std::vector<const ServedModel*>& models, const ListQuery& query) {
+    const std::size_t count = query.wants_active ? models.size() : 0;
     const bool backwards = query.before_id.has_value();
     const auto& cursor = backwards ? query.before_id : query.after_id;
     std::optional<std::size_t> place;
     if (cursor) {
-        place = catalog.position(*cursor);
+        const auto it =
+            std::ranges::find(models, *cursor, [](const ServedModel* m) { return m->id; });
+        if (it != models.end()) place = static_cast<std::size_t>(it - models.begin());
         if (!place)
             return bad_query(backwards ? "before_id" : "after_id",
                              "no model has the id " + in_quotes(*cursor));
@@ -130,16 +132,18 @@ Result<Page> find_page(const Catalog& catalog, const ListQuery& query) {
 }  // namespace
 
 Result<std::string> list_models(const Catalog& catalog, std::string_view raw_query,
-                                std::size_t default_limit) {
+                                std::size_t default_limit, const Admission& who) {
     const auto query = parse_list_query(raw_query, default_limit);
     if (!query) return std::unexpected(query.error());
-    const auto page = find_page(catalog, *query);
+    std::vector<const ServedModel*> models;
+    for (const ServedModel& model : catalog.models())
+        if (who.may_use(model.id)) models.push_back(&model);
+    const auto page = find_page(models, *query);
     if (!page) return std::unexpected(page.error());
-    const auto& models = catalog.models();
     std::string out = R"({"object":"list","data":[)";
     for (std::size_t i = page->begin; i < page->end; ++i) {
         if (i > page->begin) out += ',';
-        append_model(out, models[i]);
+        append_model(out, *models[i]);
     }
     out +=
         page->has_more ? R"(],"has_more":true,"first_id":)" : R"(],"has_more":false,"first_id":)";
@@ -148,20 +152,22 @@ Result<std::string> list_models(const Catalog& catalog, std::string_view raw_que
         out += R"(null,"last_id":null})";
         return out;
     }
-    append_json_string(out, models[page->begin].id);
+    append_json_string(out, models[page->begin]->id);
     out += R"(,"last_id":)";
-    append_json_string(out, models[page->end - 1].id);
+    append_json_string(out, models[page->end - 1]->id);
     out += '}';
     return out;
 }
 
-Result<std::string> get_model(const Catalog& catalog, std::string_view raw_id) {
+Result<std::string> get_model(const Catalog& catalog, std::string_view raw_id,
+                              const Admission& who) {
     const auto id = percent_decode(raw_id);
     if (!id) return fail(Code::kInvalidRequest, "api", "path: malformed percent-encoding");
     const ServedModel* model = catalog.find(*id);
-    if (model == nullptr)
+    if (model == nullptr || !who.may_use(model->id))
         return fail(Code::kNotFound, "api",
-                    "model: " + in_quotes(*id) + " is not served here; served: " + catalog.names());
+                    "model: " + in_quotes(*id) + " is not served here; served: " +
+                        catalog.names([&who](std::string_view m) { return who.may_use(m); }));
     std::string out;
     append_model(out, *model);
     return out;

@@ -49,7 +49,7 @@ TEST(Models, Pages) {
         {"unknown=1", "e d more e d"},
     };
     for (const auto& [query, expected] : rows) {
-        const auto body = list_models(catalog, query, 2);
+        const auto body = list_models(catalog, query, 2, Admission());
         ASSERT_TRUE(body) << query;
         EXPECT_EQ(page_of(*body), expected) << query;
     }
@@ -66,9 +66,36 @@ TEST(Models, Pages) {
         {"a=%zz", "query: malformed percent-encoding or too many parameters"},
     };
     for (const auto& [query, message] : bad) {
-        const auto body = list_models(catalog, query, 2);
+        const auto body = list_models(catalog, query, 2, Admission());
         ASSERT_FALSE(body) << query;
         EXPECT_EQ(body.error().detail, message);
+    }
+}
+
+struct Narrow final : Admission {
+    bool may_use(std::string_view id) const override { return id == "a" || id == "c"; }
+};
+
+TEST(Models, ShowsOnlyWhatMayBeUsed) {
+    std::vector<std::unique_ptr<FakeEngine>> engines;
+    std::vector<ServedModel> models;
+    for (int i = 0; i < 4; ++i) {
+        const std::string id(1, static_cast<char>('a' + i));
+        engines.push_back(std::make_unique<FakeEngine>(id, i * kNsPerSec));
+        models.push_back({.id = id, .engine = engines.back().get(), .aliases = {"alias-" + id}});
+    }
+    const Catalog catalog(models);
+    EXPECT_EQ(page_of(*list_models(catalog, "", 20, Narrow())), "c a end c a");
+    EXPECT_EQ(page_of(*list_models(catalog, "limit=1", 20, Narrow())), "c more c c");
+    EXPECT_EQ(page_of(*list_models(catalog, "after_id=c", 20, Narrow())), "a end a a");
+    EXPECT_FALSE(list_models(catalog, "after_id=b", 20, Narrow()));
+    EXPECT_TRUE(get_model(catalog, "a", Narrow()));
+    EXPECT_TRUE(get_model(catalog, "alias-c", Narrow()));
+    for (const char* hidden : {"b", "alias-b", "nothing"}) {
+        const auto refused = get_model(catalog, hidden, Narrow());
+        ASSERT_FALSE(refused) << hidden;
+        EXPECT_EQ(refused.error().code, Code::kNotFound);
+        EXPECT_TRUE(refused.error().detail.ends_with("served: 'c', 'a'")) << refused.error().detail;
     }
 }
 

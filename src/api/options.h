@@ -40,6 +40,10 @@ struct ServiceOptions {
     std::function<Result<std::string>(const Admission&, std::string_view)> answer_token;
     std::function<Result<std::string>(const Admission&)> answer_topology;
 
+    // POST /v1/config/reload of an admin: reads the configuration again and then calls `done` once,
+    // on any thread, with how it went. Does not block. Empty: the route is not served.
+    std::function<void(std::function<void(const Status&)> done)> reload;
+
     std::function<bool()> ready;     // empty: always ready
     std::function<bool()> draining;  // empty: never
     MonoClock clock;                 // empty: mono_now()

@@ -39,6 +39,7 @@ Result<Route> match_route(std::string_view path) {
     if (path == "/v1/messages/count_tokens") return Route{RouteId::kCountTokens, {}};
     if (path == "/v1/auth/token") return Route{RouteId::kToken, {}};
     if (path == "/v1/topology") return Route{RouteId::kTopology, {}};
+    if (path == "/v1/config/reload") return Route{RouteId::kReload, {}};
     if (path == "/v1/models") return Route{RouteId::kModelList, {}};
     if (path == "/healthz") return Route{RouteId::kHealth, {}};
     if (path == "/readyz") return Route{RouteId::kReady, {}};
@@ -53,7 +54,8 @@ Result<Route> match_route(std::string_view path) {
 namespace {
 
 bool takes_body(RouteId id) {
-    return id == RouteId::kMessages || id == RouteId::kCountTokens || id == RouteId::kToken;
+    return id == RouteId::kMessages || id == RouteId::kCountTokens || id == RouteId::kToken ||
+           id == RouteId::kReload;
 }
 
 }  // namespace

@@ -18,6 +18,7 @@ enum class RouteId : std::uint8_t {
     kModel,
     kToken,     // POST /v1/auth/token
     kTopology,  // GET /v1/topology
+    kReload,    // POST /v1/config/reload
     kHealth,
     kReady,
 };

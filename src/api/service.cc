@@ -6,6 +6,7 @@
 #include "api/ids.h"
 #include "api/json_text.h"
 #include "api/models.h"
+#include "api/reload_exchange.h"
 #include "api/token_exchange.h"
 
 namespace zerohop::api {
@@ -137,7 +138,8 @@ std::unique_ptr<wire::Exchange> Service::answer(const wire::RequestHead& head,
         return std::make_unique<AnsweredExchange>();
     }
     if ((route->id == RouteId::kToken && !options_.answer_token) ||
-        (route->id == RouteId::kTopology && !options_.answer_topology))
+        (route->id == RouteId::kTopology && !options_.answer_topology) ||
+        (route->id == RouteId::kReload && !options_.reload))
         return refuse(Error{.code = Code::kNotFound,
                             .detail = in_quotes(head.path()) + " is not served here",
                             .origin = "api"});
@@ -158,6 +160,13 @@ std::unique_ptr<wire::Exchange> Service::answer(const wire::RequestHead& head,
         return std::make_unique<TokenExchange>(
             options_, responder, std::move(context), std::move(decision->admission),
             lower_case(head.header("content-encoding")), head.content_length);
+    if (route->id == RouteId::kReload) {
+        if (!decision->principal.admin)
+            return refuse(Error{.code = Code::kPermission,
+                                .detail = "only an admin key may reload the configuration",
+                                .origin = "api"});
+        return std::make_unique<ReloadExchange>(options_, responder, std::move(context));
+    }
     if (route->id == RouteId::kTopology) {
         Result<std::string> body = options_.answer_topology(*decision->admission);
         if (!body) return refuse(body.error());
@@ -170,7 +179,7 @@ std::unique_ptr<wire::Exchange> Service::answer(const wire::RequestHead& head,
     const bool models = route->id == RouteId::kModelList || route->id == RouteId::kModel;
     if (!version && !(models && version_text.empty())) return refuse(unknown_version(version_text));
     if (models) {
-        answer_models(*route, head, responder, context);
+        answer_models(*route, head, responder, context, *decision->admission);
         return std::make_unique<AnsweredExchange>(std::move(decision->admission));
     }
     if (auto ok = check_content_type(head); !ok) return refuse(ok.error());
@@ -226,12 +235,13 @@ void Service::answer_health(RouteId id, std::string_view peer, wire::Responder& 
 }
 
 void Service::answer_models(const Route& route, const wire::RequestHead& head,
-                            wire::Responder& responder, const AnswerContext& context) const {
+                            wire::Responder& responder, const AnswerContext& context,
+                            const Admission& who) const {
     // Without the version header it is the OpenAI dialect, whose SDK does not page.
     const std::size_t default_limit = head.has("anthropic-version") ? 20 : 1000;
     Result<std::string> body = route.id == RouteId::kModelList
-                                   ? list_models(catalog_, head.query(), default_limit)
-                                   : get_model(catalog_, route.segment);
+                                   ? list_models(catalog_, head.query(), default_limit, who)
+                                   : get_model(catalog_, route.segment, who);
     if (!body) return answer_error(responder, context, body.error());
     answer_json(responder, context, 200, std::move(*body));
 }

@@ -41,7 +41,8 @@ class Service final : public wire::Dispatcher {
     void answer_health(RouteId id, std::string_view peer, wire::Responder& responder,
                        const AnswerContext& context) const;
     void answer_models(const Route& route, const wire::RequestHead& head,
-                       wire::Responder& responder, const AnswerContext& context) const;
+                       wire::Responder& responder, const AnswerContext& context,
+                       const Admission& who) const;
     Result<HeadDecision> decide(const wire::RequestHead& head) const;
     Status check_size(const wire::RequestHead& head, const Principal& principal) const;
 

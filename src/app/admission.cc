@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "admit/token_endpoint.h"
 #include "auth/key_file.h"
@@ -61,15 +62,40 @@ Result<std::shared_ptr<const admit::Topology>> make_topology(
     return admit::Topology::make(std::move(topology));
 }
 
+// A prompt that many people send; what a lane's promise is measured against at start.
+constexpr std::int64_t kUsualPrompt = 300;
+
+// Says which promises of lanes the model's measured speed cannot keep: they would refuse everybody.
+void check_objective(const admit::Lane& lane, const admit::Model& model) {
+    if (lane.ttft_p99_ms == 0 || !model.gauge) return;
+    const double fixed = model.gauge->prefill_ms_approx(0);
+    const double token = model.gauge->prefill_ms_approx(1) - fixed;
+    const double left = lane.ttft_p99_ms - fixed;
+    if (left < 0) {
+        log_warn(
+            "app",
+            "lane \"{}\" promises high priority a first token within {} ms, but model {} takes "
+            "{:.0f} ms: all of it will be refused (429)",
+            lane.name, lane.ttft_p99_ms, model.id, fixed);
+    } else if (token > 0 && left < token * kUsualPrompt) {
+        log_warn("app",
+                 "lane \"{}\" promises high priority a first token within {} ms: model {} computes "
+                 "{:.0f} prompt tokens/s, so prompts above {:.0f} tokens will be refused (429); "
+                 "raise the lane's ttft_p99_ms to {:.0f} for prompts of {}",
+                 lane.name, lane.ttft_p99_ms, model.id, 1000 / token, std::floor(left / token),
+                 std::ceil(fixed + token * kUsualPrompt), kUsualPrompt);
+    }
+}
+
 }  // namespace
 
 std::vector<admit::Lane> lanes_of(const Config& config) {
     if (config.lanes.empty()) return admit::default_lanes();
     std::vector<admit::Lane> lanes;
     for (const LaneConfig& lane : config.lanes)
-        lanes.push_back(
-            {.name = lane.name,
-             .reserved_sequences = static_cast<std::uint32_t>(lane.reserved_sequences)});
+        lanes.push_back({.name = lane.name,
+                         .reserved_sequences = static_cast<std::uint32_t>(lane.reserved_sequences),
+                         .ttft_p99_ms = static_cast<std::uint32_t>(lane.ttft_p99_ms)});
     return lanes;
 }
 
@@ -91,6 +117,8 @@ Status Admission::start(const Config& config, std::vector<std::unique_ptr<Engine
                            .gauge = i < gauges.size() ? gauges[i] : nullptr});
     }
     lanes_ = lanes_of(config);
+    for (const admit::Lane& lane : lanes_)
+        for (const admit::Model& model : models_) check_objective(lane, model);
     auto topology = make_topology(config, models_, lanes_);
     if (!topology) return std::unexpected(topology.error());
     topology_ = std::move(*topology);

@@ -44,6 +44,7 @@ struct ModelConfig {
 struct LaneConfig {
     std::string name;
     std::int64_t reserved_sequences = 0;
+    std::int64_t ttft_p99_ms = 0;  // 0: none
 };
 
 // Limits of one workspace, instead of quota.workspace_*.

@@ -310,6 +310,14 @@ const std::vector<Field<LaneConfig>>& lane_fields() {
          200,
          {},
          ZH_LANE(reserved_sequences)},
+        {"ttft_p99_ms",
+         "ms",
+         "High priority on this lane gets its first token within this time, or 429 at once when it "
+         "would come later; 0: no such promise.",
+         0,
+         600'000,
+         {},
+         ZH_LANE(ttft_p99_ms)},
     };
     return fields;
 }

@@ -2,12 +2,15 @@
 
 #include <fmt/format.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <charconv>
 #include <filesystem>
+#include <mutex>
 #include <thread>
+#include <utility>
 
 #include "api/service.h"
 #include "app/access_log.h"
@@ -117,17 +120,60 @@ net::Limits limits_of(const Config& config) {
     return out;
 }
 
+// Who waits for a reload: asked on I/O threads, answered by the control thread.
+class ReloadDesk {
+  public:
+    using Done = std::function<void(const Status&)>;
+    static constexpr std::size_t kMaxWaiting = 64;
+
+    void ask(Done done) {
+        Error refusal{
+            .code = Code::kUnavailable, .detail = "the server is shutting down", .origin = "app"};
+        {
+            const std::lock_guard lock(mutex_);
+            if (!closed_ && waiting_.size() < kMaxWaiting) {
+                waiting_.push_back(std::move(done));
+                kill(getpid(), SIGHUP);  // blocked everywhere; the control thread takes it
+                return;
+            }
+            if (!closed_)
+                refusal = {.code = Code::kOverloaded,
+                           .detail = "too many wait for a reload already",
+                           .origin = "app",
+                           .retry_after_ms = 1000};
+        }
+        done(std::unexpected(std::move(refusal)));
+    }
+    // Those who asked before this are answered with what is reloaded after it.
+    std::vector<Done> take() {
+        const std::lock_guard lock(mutex_);
+        return std::exchange(waiting_, {});
+    }
+    std::vector<Done> close() {
+        const std::lock_guard lock(mutex_);
+        closed_ = true;
+        return std::exchange(waiting_, {});
+    }
+
+  private:
+    std::mutex mutex_;
+    std::vector<Done> waiting_;
+    bool closed_ = false;
+};
+
 }  // namespace
 
 struct Server::Parts {
     Config config;
     std::vector<std::unique_ptr<EnginePort>> engines;
     std::vector<std::shared_ptr<admit::QueueGauge>> gauges;  // of engines, in their order
+    ReloadDesk reloads;
     std::unique_ptr<Admission> admission;
     std::unique_ptr<AccessLog> access_log;
     std::unique_ptr<api::BodyBudget> body_budget;
     std::unique_ptr<api::Service> service;
     std::unique_ptr<net::Server> net;
+    bool any_tls = false;
     std::atomic<bool> draining{false};
 
     ~Parts() {
@@ -142,7 +188,7 @@ struct Server::Parts {
     Status start_net();
     bool has_successor() const;
     void drain();
-    void reload(const Reread& reread);
+    Status reload(const Reread& reread);
 };
 
 Status Server::Parts::load_engines(const Progress& progress) {
@@ -170,6 +216,7 @@ Status Server::Parts::start_api() {
     options.head_policy = &admission->policy();
     options.answer_token = &Admission::answer_token;
     options.answer_topology = &Admission::answer_topology;
+    options.reload = [this](ReloadDesk::Done done) { reloads.ask(std::move(done)); };
     options.sampling_params = config.api.sampling_params == "strict" ? api::SamplingParams::kStrict
                                                                      : api::SamplingParams::kAccept;
     options.body_cap_bytes = config.limits.body_bytes;
@@ -204,7 +251,7 @@ Status Server::Parts::start_net() {
         options.io_threads =
             static_cast<int>(std::max(1U, std::thread::hardware_concurrency() / 4));
     options.tls = {config.tls.certificate, config.tls.key};
-    const bool any_tls = std::ranges::any_of(*listeners, [](const auto& l) { return l.tls; });
+    any_tls = std::ranges::any_of(*listeners, [](const auto& l) { return l.tls; });
     if (any_tls && options.tls.certificate.empty()) {
         const Result<std::string> cache = cache_dir(config);
         if (!cache) return std::unexpected(cache.error());
@@ -233,6 +280,8 @@ bool Server::Parts::has_successor() const {
 }
 
 void Server::Parts::drain() {
+    for (const auto& done : reloads.close())
+        done(fail(Code::kUnavailable, "app", "the server is shutting down"));
     draining = !has_successor();
     net->begin_drain(draining ? net::DrainMode::kAnswer : net::DrainMode::kCloseListeners);
     const net::ServerStats stats = net->stats_approx();
@@ -292,19 +341,30 @@ Result<std::unique_ptr<Server>> Server::start(const Config& config, const Progre
     return server;
 }
 
-void Server::Parts::reload(const Reread& reread) {
+// Each part by itself: what is broken stays as it was, the rest is taken up. The error names all
+// that was not.
+Status Server::Parts::reload(const Reread& reread) {
     if (access_log) access_log->reopen();
-    if (Status s = net->reload_certificate(); !s)
-        log_error("tls", "the certificate was not reloaded, the old one stays: {}",
-                  s.error().detail);
-    else
-        log_info("tls", "certificate reloaded");
+    std::string broken;
+    const auto refused = [&broken](std::string_view what, const Error& error) {
+        log_error("config", "{} not reloaded, the old stays: {}", what, error.detail);
+        broken += fmt::format("{}{} not reloaded, the old stays: {}", broken.empty() ? "" : "; ",
+                              what, error.detail);
+    };
+    if (any_tls) {
+        if (Status s = net->reload_certificate(); !s)
+            refused("certificate", s.error());
+        else
+            log_info("tls", "certificate reloaded");
+    }
     const Result<Config> fresh = reread();
-    if (!fresh) log_error("config", "not reloaded, the old one stays: {}", fresh.error().detail);
+    if (!fresh) refused("configuration", fresh.error());
     if (Status s = admission->reload(fresh ? &*fresh : nullptr); !s)
-        log_error("app", "not reloaded, what was stays: {}", s.error().detail);
+        refused(fresh ? "topology or keys" : "keys", s.error());
     else if (fresh)
         log_info("app", "topology and quotas reloaded");
+    if (broken.empty()) return {};
+    return fail(Code::kInvalidRequest, "config", std::move(broken));
 }
 
 int Server::run_until_signal(const Reread& reread) {
@@ -314,7 +374,9 @@ int Server::run_until_signal(const Reread& reread) {
         const int signal = sigtimedwait(&set, nullptr, &tick);
         parts_->admission->tick(mono_now());
         if (signal == SIGHUP) {
-            parts_->reload(reread);
+            const std::vector<ReloadDesk::Done> waiting = parts_->reloads.take();
+            const Status outcome = parts_->reload(reread);
+            for (const auto& done : waiting) done(outcome);
         } else if (signal == SIGTERM || signal == SIGINT) {
             parts_->drain();
             log_info("app", "stopped");

@@ -34,9 +34,10 @@ class Server {
     // Reads the configuration again, as it was read at start.
     using Reread = std::function<Result<Config>()>;
 
-    // Serves until SIGTERM or SIGINT, drains, returns the exit code. SIGHUP reloads the
-    // certificate, the keys, and of the configuration the sections topology and quota; what is
-    // broken is logged and leaves in force what was.
+    // Serves until SIGTERM or SIGINT, drains, returns the exit code. SIGHUP, or an admin's
+    // POST /v1/config/reload, reloads the certificate, the keys, and of the configuration the
+    // sections topology, quota and workspace; what is broken is logged (and told to who asked) and
+    // leaves in force what was.
     int run_until_signal(const Reread& reread);
 
   private:

@@ -1,4 +1,4 @@
-// `zerohop config check|defaults|hash-key`.
+// `zerohop config check|defaults|hash-key|reload`.
 #include <fmt/format.h>
 #include <openssl/evp.h>
 
@@ -8,6 +8,7 @@
 
 #include "app/config.h"
 #include "cli/command.h"
+#include "cli/http_client.h"
 
 namespace zerohop::cli {
 namespace {
@@ -51,10 +52,47 @@ void add_hash_key(CLI::App& config) {
     });
 }
 
+int reload(const std::string& url_text, const std::string& key) {
+    const Result<Url> url = parse_url(url_text);
+    const Result<HttpReply> reply = url ? http_call(*url, "POST", "/v1/config/reload", key, "{}")
+                                        : std::unexpected(url.error());
+    if (!reply) {
+        fmt::print(stderr, "{}\n", reply.error().detail);
+        return 1;
+    }
+    if (reply->status != 200) {
+        fmt::print(stderr, "{}\n", error_message_of(*reply));
+        return 1;
+    }
+    fmt::print("{}: certificate, keys, topology and quotas reloaded\n", url_text);
+    return 0;
+}
+
+void add_reload(CLI::App& config, int& exit_code) {
+    auto* command = config.add_subcommand(
+        "reload", "Tell a running server to read its configuration, keys and certificate again");
+    auto url = std::make_shared<std::string>("http://127.0.0.1:8080");
+    auto key = std::make_shared<std::string>();
+    command->add_option("--url", *url, "The server's clear-text address")->capture_default_str();
+    command->add_option("--key", *key, "API key of an admin (zerohop key create --admin)")
+        ->envname("ZEROHOP_API_KEY");
+    command->footer(
+        "Taken up: the certificate, the keys, and the sections topology, quota and workspace. "
+        "Streams\ngo on. What is broken stays as it was; the reason is printed here and logged "
+        "there.\n"
+        "Examples:\n"
+        "  zerohop config reload\n"
+        "  ZEROHOP_API_KEY=$ADMIN_KEY zerohop config reload --url http://127.0.0.1:8080\n"
+        "  kill -HUP $(pidof zerohop)     (the same, for a server without clear text; see its "
+        "log)\n"
+        "Exit code 0: everything was taken up, 1: something was not, or nobody answers.");
+    command->callback([=, &exit_code] { exit_code = reload(*url, *key); });
+}
+
 }  // namespace
 
 void add_config_command(CLI::App& app, int& exit_code) {
-    auto* config = app.add_subcommand("config", "Check or explain the configuration");
+    auto* config = app.add_subcommand("config", "Check, explain or reload the configuration");
     config->require_subcommand(1);
     add_check(*config, exit_code);
     auto* defaults =
@@ -62,6 +100,7 @@ void add_config_command(CLI::App& app, int& exit_code) {
     defaults->footer("Example:\n  zerohop config defaults > zerohop.toml");
     defaults->callback([] { fmt::print("{}", zerohop::app::documented_defaults()); });
     add_hash_key(*config);
+    add_reload(*config, exit_code);
 }
 
 }  // namespace zerohop::cli

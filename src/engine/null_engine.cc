@@ -22,8 +22,6 @@ namespace zerohop::engine {
 namespace {
 
 constexpr MonoNs kNever = std::numeric_limits<MonoNs>::max();
-constexpr admit::FairQueue::Bounds kNoBounds = {.max_requests = 1U << 30,
-                                                .max_tokens = std::int64_t{1} << 60};
 
 struct Sequence {
     RequestPtr request;
@@ -51,12 +49,16 @@ struct Later {
 
 class NullEngine final : public EnginePort {
   public:
-    NullEngine(NullConfig config, std::vector<std::uint32_t> lane_reserved)
+    NullEngine(NullConfig config, std::vector<std::uint32_t> lane_reserved,
+               std::shared_ptr<admit::QueueGauge> gauge)
         : config_(std::move(config)),
-          waiting_({.bounds = kNoBounds,  // submit() keeps the bound
-                    .gauge = nullptr,
+          waiting_({.bounds = {.max_requests = std::max(config_.queue, 1U),
+                               .max_tokens = std::int64_t{1} << 60},
+                    .gauge = gauge,
                     .reserved = std::move(lane_reserved),
-                    .slots = static_cast<std::uint32_t>(config_.slots)}) {
+                    .slots = static_cast<std::uint32_t>(config_.slots),
+                    .stepped = false}) {
+        if (gauge) gauge->prefill_fixed_ns = config_.script.prefill_ns;
         info_.id = config_.id;
         info_.display_name = config_.id;
         info_.architecture = "null";
@@ -94,7 +96,8 @@ class NullEngine final : public EnginePort {
     ModelInfo info_;
     Wake wake_;
     std::atomic<bool> look_{false}, draining_{false}, stopping_{false};
-    // In the engine beyond submit: what the queue bound counts.
+    // In the engine beyond submit, for the bound of inbox and queue together: WaitQueue keeps its
+    // own, and nobody waits there with queue=0.
     std::atomic<std::uint32_t> inside_{0};
 
     std::mutex inbox_mutex_;
@@ -215,6 +218,7 @@ void NullEngine::run() {
             if (const MonoNs deadline = sequence->request->deadline_ns; deadline != 0)
                 next_deadline_ = std::min(next_deadline_, deadline);
             enqueue(std::move(sequence), mono_now());
+            fill_slots(mono_now());  // one by one: who finds a slot does not count as waiting
         }
         MonoNs now = mono_now();
         const bool told = look_.exchange(false, std::memory_order_acq_rel);
@@ -267,19 +271,25 @@ std::int64_t NullEngine::sleep_ns(MonoNs now) {
 
 void NullEngine::enqueue(SequencePtr&& sequence, MonoNs now) {
     const std::uint8_t lane = sequence->request->lane;
-    const admit::FairItem item =
-        fair_item(*sequence->request, ++next_handle_, sequence->input_tokens, 0,
-                  static_cast<double>(sequence->script.delay_ns), now);
-    if (waiting_.push(item, lane, std::move(sequence), now)) return;
-    fail_stream(*sequence, Code::kOverloaded, "the model's queue is full");
-    end(*sequence);
+    admit::FairItem item = fair_item(*sequence->request, ++next_handle_, sequence->input_tokens, 0,
+                                     static_cast<double>(sequence->script.delay_ns), now);
+    item.first_token_ns = sequence->script.prefill_ns;
+    item.expected_work_ns += sequence->script.prefill_ns;
+    const StreamPtr stream = sequence->stream;
+    const std::int32_t input = sequence->input_tokens;
+    const Status queued = waiting_.push(std::move(item), lane, std::move(sequence), now);
+    if (!queued) {
+        fail_stream(*sequence, Code::kOverloaded, queued.error().detail);
+        end(*sequence);
+        return;
+    }
+    (void)stream->try_push(Prepared{input});  // the ring is empty
 }
 
 void NullEngine::fill_slots(MonoNs now) {
     while (waiting_.next(now, false) != nullptr) {
         const SequencePtr sequence = waiting_.take(now);
         if (end_if_over(sequence, now)) continue;
-        (void)sequence->stream->try_push(Prepared{sequence->input_tokens});  // the ring is empty
         sequence->admitted_ns = now;
         sequence->due = now + sequence->script.prefill_ns;
         prompt_tokens_.fetch_add(static_cast<std::uint64_t>(sequence->input_tokens),
@@ -412,10 +422,12 @@ void NullEngine::step(const SequencePtr& pointer, MonoNs now) {
 }  // namespace
 
 Result<std::unique_ptr<EnginePort>> make_null(std::string_view config,
-                                              std::vector<std::uint32_t> lane_reserved) {
+                                              std::vector<std::uint32_t> lane_reserved,
+                                              std::shared_ptr<admit::QueueGauge> gauge) {
     Result<NullConfig> parsed = parse_null_config(config);
     if (!parsed) return std::unexpected(parsed.error());
-    return std::make_unique<NullEngine>(std::move(*parsed), std::move(lane_reserved));
+    return std::make_unique<NullEngine>(std::move(*parsed), std::move(lane_reserved),
+                                        std::move(gauge));
 }
 
 }  // namespace zerohop::engine

@@ -10,7 +10,8 @@
 //     chunk=0          bytes per token of the answer; 0: a token is a word with its leading space
 //     context=8192     tokens of prompt + output
 //     slots=8          sequences at once
-//     queue=64         requests waiting beyond that; then kOverloaded with retry_after_ms
+//     queue=64         requests waiting beyond that, of one workspace its share (fair_queue.h);
+//                      then kOverloaded with retry_after_ms
 //     retry_after_ms=1000
 //     id=null          public id
 // A request overrides the first six for itself when its last user turn starts with "null:": then
@@ -24,22 +25,25 @@
 // Unknown keys and bad numbers fail: the config at make_null, the request with kInvalidRequest.
 //
 // Input tokens: white-space separated words of every turn + 4 per turn + 3. The same for kCount.
-// Waiting requests start in the order of priority, fairness and lane that wait_queue.h gives them.
-// One thread per engine owns all sequences; submit, notify, drain, stop: any thread.
+// Prepared comes when a request is queued. Waiting requests start in the order of priority,
+// fairness and lane that wait_queue.h gives them. One thread per engine owns all sequences; submit,
+// notify, drain, stop: any thread.
 #pragma once
 
 #include <memory>
 #include <string_view>
 #include <vector>
 
+#include "admit/queue_gauge.h"
 #include "base/error.h"
 #include "request/engine_port.h"
 
 namespace zerohop::engine {
 
-// `lane_reserved`: slots by lane index, as wait_queue.h says. Fails with kInvalidRequest on an
-// unknown key or a bad value.
+// `lane_reserved`: slots by lane index, as wait_queue.h says; `gauge` is kept up to date. Fails
+// with kInvalidRequest on an unknown key or a bad value.
 Result<std::unique_ptr<EnginePort>> make_null(std::string_view config,
-                                              std::vector<std::uint32_t> lane_reserved = {});
+                                              std::vector<std::uint32_t> lane_reserved = {},
+                                              std::shared_ptr<admit::QueueGauge> gauge = nullptr);
 
 }  // namespace zerohop::engine

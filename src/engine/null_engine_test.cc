@@ -147,6 +147,64 @@ TEST(NullEngine, QueueHasABound) {
     EXPECT_TRUE(answer_of(*engine, ask("null:tokens=1")).done);
 }
 
+std::shared_ptr<Request> ask_as(std::string workspace, std::string text) {
+    auto request = ask(std::move(text));
+    request->principal.workspace = std::move(workspace);
+    return request;
+}
+
+TEST(NullEngine, KeepsTheQueuesSharesAndTellsTheGauge) {
+    auto gauge = std::make_shared<admit::QueueGauge>();
+    auto made = make_null("null:delay_ms=1000,slots=1,queue=8,prefill_ms=250", {}, gauge);
+    ASSERT_TRUE(made);
+    EnginePort& engine = **made;
+    EXPECT_EQ(gauge->max_requests, 8U);
+    EXPECT_EQ(gauge->prefill_ms_approx(1000), 250);
+    std::vector<StreamPtr> streams;
+    const auto submit = [&](std::string workspace) {
+        streams.push_back(std::make_shared<Stream>(nullptr, nullptr));
+        engine.submit(ask_as(std::move(workspace), "x"), streams.back());
+        return streams.back();
+    };
+    const auto queued = [&](std::uint32_t n) {
+        for (int i = 0; i < 400 && gauge->requests != n; ++i)
+            std::this_thread::sleep_for(std::chrono::milliseconds(5));
+        EXPECT_EQ(gauge->requests, n);
+    };
+    for (int i = 0; i < 8; ++i) submit("noisy");  // one runs, seven wait: 7/8 of the queue
+    queued(7);
+    EXPECT_GT(gauge->high_start_ms[0], 0U);
+    EXPECT_FALSE(gauge->full_approx());
+    const Answer refused = wait_for(*submit("noisy"));
+    ASSERT_TRUE(refused.failed);
+    EXPECT_EQ(refused.failed->code, Code::kOverloaded);
+    EXPECT_NE(refused.failed->detail.find("\"noisy\""), std::string::npos);
+    submit("quiet");
+    queued(8);
+    EXPECT_TRUE(gauge->full_approx());
+    for (const StreamPtr& stream : streams) stream->cancel(CancelReason::kDisconnect);
+    queued(0);
+    for (int i = 0; i < 400 && gauge->high_start_ms[0] != 0; ++i)
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    EXPECT_EQ(gauge->high_start_ms[0], 0U);  // nothing runs: nobody waits
+}
+
+TEST(NullEngine, SaysPreparedWhenQueued) {
+    auto engine = make("null:delay_ms=1000,slots=1");
+    auto running = std::make_shared<Stream>(nullptr, nullptr);
+    engine->submit(ask("x"), running);
+    auto waiting = std::make_shared<Stream>(nullptr, nullptr);
+    engine->submit(ask("x"), waiting);
+    Event event;
+    while (!waiting->try_pop(event)) std::this_thread::yield();
+    EXPECT_TRUE(std::holds_alternative<Prepared>(event));
+    EXPECT_TRUE(waiting->queued_approx());
+    running->cancel(CancelReason::kDisconnect);
+    while (!waiting->try_pop(event)) std::this_thread::yield();
+    EXPECT_TRUE(std::holds_alternative<Text>(event));
+    EXPECT_FALSE(waiting->queued_approx());
+}
+
 TEST(NullEngine, CancelEndsALongWaitWithinATick) {
     auto engine = make("null:prefill_ms=60000");
     auto stream = std::make_shared<Stream>(nullptr, nullptr);

@@ -122,6 +122,7 @@ void TokenizerPool::work(Job&& job) {
     if (ready.tokens.size() >= context) return too_long("", ready.tokens.size());
     if (ready.tokens.empty())
         return refuse(stream, Code::kInvalidRequest, "messages: the prompt is empty");
+    stream.set_queued(true);  // until WaitQueue::take()
     (void)stream.try_push(Prepared{static_cast<std::int32_t>(ready.tokens.size())});
     if (job.request->work == Work::kCount) return;
     ready.stream = std::move(job.stream);

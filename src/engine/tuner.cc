@@ -209,6 +209,7 @@ std::optional<TuneRow> read_cache(const LlamaOptions& options, const std::string
         return std::nullopt;
     row.flash_attention = flash;
     row.unified = unified;
+    if (!(in >> a >> row.prefill_tps) || a != "prefill_tps") row.prefill_tps = 0;  // older file
     return row;
 }
 
@@ -221,9 +222,10 @@ void write_cache(const LlamaOptions& options, const TuneReport& report) {
     {
         std::ofstream out(fresh);
         const TuneRow& row = report.chosen;
-        out << fmt::format("key {}\nthreads {}\nflash_attention {}\nkv_type {}\nunified {}\n",
-                           report.key, row.threads, row.flash_attention ? 1 : 0, row.kv_type,
-                           row.unified ? 1 : 0);
+        out << fmt::format(
+            "key {}\nthreads {}\nflash_attention {}\nkv_type {}\nunified {}\nprefill_tps {:.1f}\n",
+            report.key, row.threads, row.flash_attention ? 1 : 0, row.kv_type, row.unified ? 1 : 0,
+            row.prefill_tps);
         for (const TuneRow& r : report.rows)
             out << fmt::format(
                 "# {} threads, flash {}, {}, {}: {:.0f} {:.1f} {:.1f} tokens/s, {:.3f}\n",
@@ -388,6 +390,8 @@ Result<Layout> choose_layout(const Model& model, const LlamaOptions& options,
     if (!options.tune || all_given) return layout_of(row);
     Result<TuneReport> report = tune_model(model, options, progress, false);
     if (!report) return std::unexpected(report.error());
+    if (options.gauge && report->chosen.prefill_tps > 0)
+        options.gauge->prefill_token_ns = 1e9 / report->chosen.prefill_tps;
     return layout_of(report->chosen);
 }
 

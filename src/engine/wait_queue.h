@@ -4,19 +4,29 @@
 // that nobody of another lane stands in its way; all other lanes share one. A reservation holds
 // while its lane is in use (kLaneMemory): a lane that nobody uses costs the others nothing.
 //
-// Owner: an engine, under its lock or on its thread. Pointer is what the engine keeps per request;
-// the queue owns it from push() to take(). push() fails with kOverloaded and leaves it alone.
+// Its gauge is told how long a high-priority request of each lane would wait now: for a slot, for
+// the prompts before it and for the running step, all from what was expected of those that were
+// taken. next() refreshes it, so an engine calls that after every change, also before it sleeps.
+//
+// Owner: an engine, under its lock or on its thread. Pointer is what the engine keeps per request,
+// with its `stream`; the queue owns it from push() to take(). push() fails with kOverloaded and
+// leaves it alone.
 #pragma once
 
 #include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "admit/fair_queue.h"
 #include "request/request.h"
+#include "request/stream.h"
 
 namespace zerohop::engine {
 
@@ -35,12 +45,15 @@ inline admit::FairItem fair_item(const Request& request, std::uint64_t handle,
         std::min(request.max_tokens, planned_output > 0 ? planned_output : guess);
     const double work = static_cast<double>(input_tokens) * input_token_ns +
                         static_cast<double>(output) * output_token_ns;
-    return {.handle = handle,
-            .workspace = request.principal.workspace,
-            .priority = request.priority,
-            .tokens = input_tokens + output,
-            .expected_work_ns = static_cast<MonoNs>(work),
-            .arrived_ns = now};
+    return {
+        .handle = handle,
+        .workspace = request.principal.workspace,
+        .priority = request.priority,
+        .tokens = input_tokens + output,
+        .input_tokens = input_tokens,
+        .expected_work_ns = static_cast<MonoNs>(work),
+        .first_token_ns = static_cast<MonoNs>(static_cast<double>(input_tokens) * input_token_ns),
+        .arrived_ns = now};
 }
 
 template <class Pointer>
@@ -51,9 +64,13 @@ class WaitQueue {
         std::shared_ptr<admit::QueueGauge> gauge;  // of the shared queue; may be null
         std::vector<std::uint32_t> reserved;       // slots by lane; absent ones reserve none
         std::uint32_t slots = 1;
+        // The engine computes in steps that it looks here between, prompts one after the other, and
+        // lets high priority pre-empt low. False: all at once, each for itself.
+        bool stepped = true;
     };
 
-    explicit WaitQueue(const Options& options) : slots_(options.slots) {
+    explicit WaitQueue(const Options& options)
+        : slots_(options.slots), stepped_(options.stepped), gauge_(options.gauge) {
         classes_.push_back(std::make_unique<Class>(options.bounds, options.gauge));
         std::uint32_t left = slots_ / 2;  // what is kept for some must not lock out the rest
         for (const std::uint32_t wanted : options.reserved) {
@@ -69,9 +86,12 @@ class WaitQueue {
     Status push(admit::FairItem item, std::uint8_t lane, Pointer&& pointer, MonoNs now) {
         Class& to = *classes_[class_of(lane)];
         const std::uint64_t handle = item.handle;
+        note_rate(item);
         if (Status s = to.queue.push(std::move(item), now); !s) return s;
         to.used_ns = now;
+        pointer->stream->set_queued(true);
         waiting_.emplace(handle, std::move(pointer));
+        publish(now);
         return {};
     }
 
@@ -86,6 +106,9 @@ class WaitQueue {
     // Whose turn it is, of those whose lane has room; null: nobody's. Stays in the queue until
     // take(). `high_only`: null unless that is one of high priority.
     Pointer* next(MonoNs now, bool high_only) {
+        note_step(now);
+        forget_ended();
+        publish(now);
         next_ = nullptr;
         const admit::FairItem* best = nullptr;
         for (std::size_t i = classes_.size(); i-- > 0;) {  // reserved lanes first
@@ -102,7 +125,16 @@ class WaitQueue {
     }
     // The one that next() gave just before.
     Pointer take(MonoNs now) {
-        auto node = waiting_.extract(next_->queue.pop(now)->handle);
+        const std::optional<admit::FairItem> item = next_->queue.pop(now);
+        auto node = waiting_.extract(item->handle);
+        std::size_t at = 0;
+        while (classes_[at].get() != next_) ++at;
+        taken_.push_back({.begin = now,
+                          .end = now + item->expected_work_ns,
+                          .prefill_end = now + item->first_token_ns,
+                          .at = at,
+                          .low = item->priority == Priority::kLow});
+        node.mapped()->stream->set_queued(false);
         return std::move(node.mapped());
     }
     // A high-priority request waits that next() withholds only because all slots are taken.
@@ -132,12 +164,14 @@ class WaitQueue {
             : queue(bounds, std::move(gauge)) {}
         admit::FairQueue queue;
         std::uint32_t reserved = 0, running = 0;
+        std::uint32_t start_ms = 0;
         MonoNs used_ns = 0;
     };
     std::size_t class_of(std::uint8_t lane) const {
         return lane < class_of_lane_.size() ? class_of_lane_[lane] : 0;
     }
-    bool room(std::size_t mine, MonoNs now) const {
+    bool room(std::size_t mine, MonoNs now) const { return slots_used(mine, now) < slots_; }
+    std::uint32_t slots_used(std::size_t mine, MonoNs now) const {
         std::uint32_t used = 0;
         for (std::size_t i = 0; i < classes_.size(); ++i) {
             const Class& c = *classes_[i];
@@ -145,14 +179,94 @@ class WaitQueue {
             const bool holds = c.used_ns != 0 && now - c.used_ns < kLaneMemory;
             if (i != mine && holds && c.reserved > c.running) used += c.reserved - c.running;
         }
-        return used < slots_;
+        return used;
     }
 
+    // What a prompt's token costs comes with the items. A rate that is still the first one is the
+    // engine's guess from before it computed anything.
+    void note_rate(const admit::FairItem& item) {
+        if (!gauge_ || !stepped_ || item.input_tokens <= 0) return;
+        const double rate =
+            static_cast<double>(item.first_token_ns) / static_cast<double>(item.input_tokens);
+        if (first_rate_ < 0) first_rate_ = rate;
+        if (std::abs(rate - first_rate_) > 1) gauge_->prefill_token_ns = rate;
+    }
+    // The longest step of late: its last turns count most.
+    void note_step(MonoNs now) {
+        if (!stepped_) return;
+        if (was_running_ && now > last_look_ns_)
+            step_ns_ = std::max(now - last_look_ns_, step_ns_ / 16 * 15);
+        last_look_ns_ = now;
+        was_running_ = std::ranges::any_of(classes_, [](const auto& c) { return c->running > 0; });
+        if (!was_running_) step_ns_ = 0;
+    }
+    // Which of those taken have ended nobody says: those whose end was expected first.
+    void forget_ended() {
+        for (std::size_t at = 0; at < classes_.size(); ++at) {
+            auto count = std::ranges::count(taken_, at, &Taken::at);
+            for (; count > static_cast<std::ptrdiff_t>(classes_[at]->running); --count) {
+                auto first = taken_.end();
+                for (auto it = taken_.begin(); it != taken_.end(); ++it)
+                    if (it->at == at && (first == taken_.end() || it->end < first->end)) first = it;
+                taken_.erase(first);
+            }
+        }
+    }
+    MonoNs slot_wait(std::size_t mine, MonoNs now) const {
+        const std::uint32_t used = slots_used(mine, now);
+        std::size_t free = used < slots_ ? slots_ - used : 0;
+        for (const Taken& t : taken_) free += stepped_ && t.low ? 1 : 0;
+        const std::size_t before = classes_[mine]->queue.high_waiting();
+        if (before < free) return 0;
+        std::vector<MonoNs> ends;
+        for (const Taken& t : taken_)
+            if (t.at == mine || t.at == 0) ends.push_back(std::max(t.left(now), step_ns_));
+        if (ends.empty()) return 0;
+        std::ranges::sort(ends);
+        const std::size_t turn = before - free;
+        return ends[turn % ends.size()] +
+               ends.back() * static_cast<MonoNs>(turn / ends.size());  // those of the next rounds
+    }
+    void publish(MonoNs now) {
+        if (!gauge_) return;
+        MonoNs before = 0;
+        if (stepped_) {
+            before = step_ns_;
+            for (const Taken& t : taken_) before += std::max<MonoNs>(t.prefill_end - now, 0);
+            for (const auto& c : classes_) before += c->queue.high_first_token_ns();
+        }
+        for (std::size_t at = 0; at < classes_.size(); ++at) {
+            const MonoNs wait = (before + slot_wait(at, now) + kNsPerMs - 1) / kNsPerMs;
+            classes_[at]->start_ms = static_cast<std::uint32_t>(std::min<MonoNs>(wait, 1 << 30));
+        }
+        for (std::size_t lane = 0; lane < gauge_->high_start_ms.size(); ++lane) {
+            const std::uint32_t ms = classes_[class_of(static_cast<std::uint8_t>(lane))]->start_ms;
+            std::atomic<std::uint32_t>& told = gauge_->high_start_ms[lane];
+            // Reading what is right already leaves the line where it is; all threads share it.
+            if (told.load(std::memory_order_relaxed) != ms)
+                told.store(ms, std::memory_order_relaxed);
+        }
+    }
+
+    struct Taken {  // and not known to have ended
+        MonoNs begin = 0, end = 0, prefill_end = 0;
+        std::size_t at = 0;  // its class
+        bool low = false;
+        // One that outlived what was expected is taken to be half way.
+        MonoNs left(MonoNs now) const { return end > now ? end - now : now - begin; }
+    };
+
     const std::uint32_t slots_;
+    const bool stepped_;
+    const std::shared_ptr<admit::QueueGauge> gauge_;
     std::vector<std::unique_ptr<Class>> classes_;  // 0: all lanes that reserve nothing
     std::vector<std::size_t> class_of_lane_;
     std::unordered_map<std::uint64_t, Pointer> waiting_;  // by FairItem::handle
     Class* next_ = nullptr;
+    std::vector<Taken> taken_;
+    double first_rate_ = -1;
+    MonoNs step_ns_ = 0, last_look_ns_ = 0;
+    bool was_running_ = false;
 };
 
 }  // namespace zerohop::engine

@@ -58,6 +58,10 @@ class Stream {
         return true;
     }
 
+    // Between being queued and getting a slot nothing is computed for it, and nothing is to be
+    // paid.
+    void set_queued(bool queued) { queued_.store(queued, std::memory_order_release); }
+
     CancelReason cancelled() const { return cancel_.load(std::memory_order_acquire); }
 
     // --- consumer (I/O thread) ------------------------------------------------------------------
@@ -73,6 +77,9 @@ class Stream {
         }
         return true;
     }
+
+    // Racy where it matters little: a slot may come in this moment.
+    bool queued_approx() const { return queued_.load(std::memory_order_acquire); }
 
     // Any thread; the first reason stays.
     void cancel(CancelReason why) {
@@ -90,6 +97,7 @@ class Stream {
     alignas(64) std::atomic<std::uint32_t> tail_{0};
     alignas(64) std::atomic<std::uint32_t> head_{0};
     std::atomic<bool> starved_{false};
+    std::atomic<bool> queued_{false};
     std::atomic<CancelReason> cancel_{CancelReason::kNone};
     std::atomic<Notifier*> producer_{nullptr};
     Loop* loop_;

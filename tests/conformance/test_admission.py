@@ -126,6 +126,21 @@ def test_token_narrows_and_works(own):
     assert again.status == 403
 
 
+def test_model_lists_show_what_may_be_used(own):
+    """A key's models and a token's scope narrow the lists; the rest is as if it were not served."""
+    def shown(secret):
+        return [m["id"] for m in request(own, "GET", "/v1/models", headers=headers_for(key=secret)).json()["data"]]
+    key = own.create_key("team-l", "--models", "other")
+    take_up(own, key["secret"], 200)
+    assert sorted(shown(own.plain["secret"])) == sorted([NULL, "other"]) and shown(key["secret"]) == ["other"]
+    token = token_of(own, own.plain, {"model_scope": [NULL]})["access_token"]
+    assert shown(token) == [NULL]
+    for secret, seen, hidden in ((key["secret"], "other", NULL), (token, NULL, "other")):
+        assert request(own, "GET", f"/v1/models/{seen}", headers=headers_for(key=secret)).status == 200
+        answer = request(own, "GET", f"/v1/models/{hidden}", headers=headers_for(key=secret))
+        assert answer.status == 404 and f"served: '{seen}'" in answer.error["message"]
+
+
 @pytest.mark.parametrize("wish, status, names", [
     ({"model_scope": "x"}, 400, "model_scope"), ({"model_scope": ["nothing"]}, 404, "model_scope"),
     ({"rate_limit_quota": {"cows": 1}}, 400, "rate_limit_quota.cows"), ({"region_hint": "mars"}, 400, "region_hint"),
@@ -279,6 +294,25 @@ def test_settled_at_the_end(own):
     time.sleep(0.2)
     left = int(quotas(post(own, null_params("tokens=1"), headers=hint))["output-tokens-remaining"])
     assert 850 <= left <= 990
+
+
+def test_cancelled_while_it_waited_pays_nothing(busy):
+    key = busy.create_key("team-q", "--input-tpm", 1000, "--output-tpm", 10_000)
+    take_up(busy, key["secret"], 200)
+    blocker = threading.Thread(target=post, args=(busy, null_params("tokens=60 delay_ms=20")),
+                               kwargs={"headers": as_key(busy.keys["a"])})
+    blocker.start()
+    time.sleep(0.3)
+    with wire.Http1(busy) as connection:
+        connection.send_request("POST", "/v1/messages", as_key(key),
+                                json.dumps({**SMALL, "messages": user("word " * 500), "stream": True}).encode())
+        time.sleep(0.3)
+        waiting = quotas(post(busy, {**SMALL, "messages": user("word " * 900)}, headers=as_key(key)))
+        assert int(waiting["input-tokens-remaining"]) < 600  # charged while it waits: there is no room for another
+    time.sleep(0.3)
+    blocker.join()
+    after = quotas(post(busy, SMALL, headers=as_key(key)))
+    assert int(after["input-tokens-remaining"]) > 950 and int(after["output-tokens-remaining"]) > 9_900
 
 
 def test_requests_in_parallel_are_counted_exactly(own):
@@ -487,6 +521,106 @@ def test_reload_of_quotas():
             time.sleep(0.3)
             assert quotas(post(server, SMALL))["requests-limit"] == limit
             assert log in server.log_tail(3)
+
+
+
+def test_config_reload_command():
+    """`zerohop config reload` says how it went: a broken file is its error and changes nothing."""
+    server = servers.Server([null_model()], keys=(), tls=False, start=False)
+    admin, plain = server.create_key("ops", "--admin"), server.create_key("team-a")
+
+    def reload(key=admin):
+        return server.command("config", "reload", "--url", server.base, "--key", key["secret"], check=False)
+
+    def limit():
+        return quotas(post(server, SMALL, headers=as_key(plain))).get("requests-limit")
+    with server.start():
+        good = server.config_path.read_text()
+        server.config_path.write_text(good + "[quota]\nworkspace_requests = 50\n")
+        done = reload()
+        assert done.returncode == 0 and "reloaded" in done.stdout and limit() == "50", done.stderr
+        server.config_path.write_text(good + "[quota]\nworkspace_requests = \"many\"\n")
+        line = server.config_path.read_text().splitlines().index('workspace_requests = "many"') + 1
+        broken = reload()
+        assert broken.returncode == 1 and "workspace_requests" in broken.stderr and f":{line}" in broken.stderr
+        assert limit() == "50" and "not reloaded" in server.log_tail(3)
+        server.config_path.write_text(good)
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:  # all are answered, each with a reload of its own or shared
+            assert {d.returncode for d in pool.map(lambda _: reload(), range(8))} == {0}
+        assert limit() is None
+        refused = reload(plain)
+        assert refused.returncode == 1 and "admin" in refused.stderr
+        assert request(server, "POST", "/v1/config/reload", {}, headers={}).status == 401
+        assert request(server, "GET", "/v1/config/reload", headers=as_key(admin)).status == 405
+        seen = []
+        running = threading.Thread(target=lambda: seen.append(stream(
+            server, {**null_params("tokens=30 delay_ms=20"), "stream": True}, headers=as_key(plain))))
+        running.start()
+        time.sleep(0.2)
+        assert reload().returncode == 0 and running.is_alive()
+        running.join()
+        assert b"message_stop" in repr(seen).encode()
+    gone = reload()
+    assert gone.returncode == 1 and gone.stderr
+
+
+LANES = """[[lane]]
+name = "default"
+[[lane]]
+name = "fast"
+ttft_p99_ms = 300
+"""
+
+
+def test_high_is_refused_rather_than_late():
+    """A lane with ttft_p99_ms: within it high priority runs; when the first token would come later it is 429 at once."""
+    server = servers.Server([{"id": NULL, "path": "null:slots=1,prefill_ms=100"},
+                             {"id": "slow", "path": "null:prefill_ms=500"}], keys=(), start=False)
+    key = server.create_key("a", "--priority-max", "high", "--lanes", "*")
+    server.config_path.write_text(server.config_path.read_text() + LANES)
+    high = {"x_anthropic_cuda_stream": "fast", "x_anthropic_rate_hint": "tokens=4;priority=high"}
+    with server.start():
+        assert 'lane \\"fast\\" promises' in server.log_path.read_text() and "model slow" in server.log_path.read_text()
+        never = hinted(server, key, {**SMALL, "model": "slow"}, **high)
+        assert never.status == 429 and "500 ms for its prompt" in never.error["message"]
+        assert never.headers["x-should-retry"] == "false"
+        assert hinted(server, key, {**SMALL, "model": "slow"}, x_anthropic_cuda_stream="fast").status == 200
+        for _ in range(3):
+            assert hinted(server, key, **high).status == 200
+        running = threading.Thread(target=post, args=(server, null_params("tokens=60 delay_ms=20")),
+                                   kwargs={"headers": as_key(key, x_anthropic_rate_hint="tokens=60")})
+        running.start()
+        time.sleep(0.4)
+        began = time.monotonic()
+        late = hinted(server, key, **high)
+        assert late.status == 429 and late.error["type"] == "rate_limit_error" and time.monotonic() - began < 0.2
+        assert 'lane "fast"' in late.error["message"] and "within 300 ms" in late.error["message"]
+        assert int(late.headers["retry-after"]) >= 1
+        with wire.Http2(server) as connection:  # with a hint: while the body is still to come
+            stream_id = connection.send_head(headers=as_key(key, **high, x_anthropic_early_hint=f"model={NULL}"))
+            connection.flush()
+            assert connection.finish(stream_id).status == 429
+        counted = request(server, "POST", "/v1/messages/count_tokens", {"model": NULL, "messages": user("a b")},
+                          headers=as_key(key, **high))
+        assert counted.status == 200
+        assert hinted(server, key, x_anthropic_rate_hint="tokens=4;priority=high").status == 200  # no promise, it waits
+        running.join()
+        assert hinted(server, key, **high).status == 200
+
+
+def test_reservations_of_heads_are_shown(own):
+    """Counted where the engine reads them, from the head on; they lapse 2 s after the last body byte."""
+    def reserved():
+        models = request(own, "GET", "/v1/topology", headers=as_key(own.admin)).json()["models"]
+        return next(m for m in models if m["id"] == NULL)["queue"]["soft_kv_tokens"]
+    assert reserved() == 0
+    with wire.Http2(own) as connection:
+        connection.send_head(headers=as_key(own.plain, x_anthropic_early_hint=f"model={NULL}"))
+        connection.flush()
+        time.sleep(0.2)
+        assert reserved() > 0
+        time.sleep(2.8)
+        assert reserved() == 0
 
 
 def test_reserved_lane():

@@ -1,0 +1,147 @@
+// What the queue tells of itself: to streams whether they wait, to the gauge how long a
+// high-priority request would.
+#include "engine/wait_queue.h"
+
+#include <gtest/gtest.h>
+
+#include "request/stream.h"
+
+namespace zerohop::engine {
+namespace {
+
+constexpr MonoNs kStart = 1000 * kNsPerSec;
+
+struct Job {
+    StreamPtr stream = std::make_shared<Stream>(nullptr, nullptr);
+};
+using JobPtr = std::shared_ptr<Job>;
+
+admit::FairItem item(std::uint64_t handle, Priority priority, MonoNs first_token, MonoNs work) {
+    return {.handle = handle,
+            .workspace = "w",
+            .priority = priority,
+            .tokens = 10,
+            .input_tokens = 5,
+            .expected_work_ns = work,
+            .first_token_ns = first_token,
+            .arrived_ns = kStart};
+}
+
+class WaitQueueTest : public ::testing::Test {
+  protected:
+    void make(std::uint32_t slots, bool stepped, std::vector<std::uint32_t> reserved = {}) {
+        queue_ = std::make_unique<WaitQueue<JobPtr>>(
+            WaitQueue<JobPtr>::Options{.bounds = {},
+                                       .gauge = gauge_,
+                                       .reserved = std::move(reserved),
+                                       .slots = slots,
+                                       .stepped = stepped});
+    }
+    JobPtr push(Priority priority, std::int64_t first_ms, std::int64_t work_ms,
+                std::uint8_t lane = 0) {
+        auto job = std::make_shared<Job>();
+        JobPtr given = job;
+        EXPECT_TRUE(queue_->push(item(++handle_, priority, first_ms * kNsPerMs, work_ms * kNsPerMs),
+                                 lane, std::move(given), now_));
+        return job;
+    }
+    void start(std::uint8_t lane = 0) {
+        ASSERT_NE(queue_->next(now_, false), nullptr);
+        queue_->take(now_);
+        queue_->note_running(lane, 1);
+        queue_->next(now_, false);
+    }
+    std::uint32_t wait_ms(std::size_t lane = 0) const { return gauge_->high_start_ms[lane]; }
+
+    std::shared_ptr<admit::QueueGauge> gauge_ = std::make_shared<admit::QueueGauge>();
+    std::unique_ptr<WaitQueue<JobPtr>> queue_;
+    std::uint64_t handle_ = 0;
+    MonoNs now_ = kStart;
+};
+
+TEST_F(WaitQueueTest, AStreamKnowsWhetherItWaits) {
+    make(1, true);
+    const JobPtr job = push(Priority::kNormal, 0, 0);
+    EXPECT_TRUE(job->stream->queued_approx());
+    start();
+    EXPECT_FALSE(job->stream->queued_approx());
+}
+
+TEST_F(WaitQueueTest, HighWaitsForTheSlotThatIsFreeFirst) {
+    make(2, false);
+    EXPECT_EQ(wait_ms(), 0U);
+    push(Priority::kNormal, 0, 300);
+    start();
+    EXPECT_EQ(wait_ms(), 0U);
+    push(Priority::kNormal, 0, 200);
+    start();
+    EXPECT_EQ(wait_ms(), 200U);
+    now_ += 50 * kNsPerMs;
+    queue_->next(now_, false);
+    EXPECT_EQ(wait_ms(), 150U);
+    now_ += 160 * kNsPerMs;  // longer than expected
+    queue_->next(now_, false);
+    EXPECT_EQ(wait_ms(), 90U);  // then the other's end
+    now_ -= 160 * kNsPerMs;
+    queue_->next(now_, false);
+    push(Priority::kNormal, 0, 400);  // is not before a high one
+    EXPECT_EQ(wait_ms(), 150U);
+    push(Priority::kHigh, 0, 400);  // is
+    EXPECT_EQ(wait_ms(), 250U);
+    queue_->note_running(0, -1);
+    queue_->note_running(0, -1);
+    queue_->erase_if([](const JobPtr&) { return true; });
+    queue_->next(now_, false);
+    EXPECT_EQ(wait_ms(), 0U);
+}
+
+TEST_F(WaitQueueTest, LowGivesWayWhereThereArePreemptions) {
+    for (const bool stepped : {true, false}) {
+        make(1, stepped);
+        push(Priority::kLow, 0, 1000);
+        start();
+        EXPECT_EQ(wait_ms(), stepped ? 0U : 1000U);
+    }
+}
+
+TEST_F(WaitQueueTest, PromptsBeforeItAndTheStepCount) {
+    make(4, true);
+    push(Priority::kNormal, 80, 1000);
+    start();
+    EXPECT_EQ(wait_ms(), 80U);
+    now_ += 30 * kNsPerMs;
+    queue_->next(now_, false);  // it has run a step of 30 ms
+    EXPECT_EQ(wait_ms(), 50U + 30U);
+    push(Priority::kHigh, 15, 100);
+    EXPECT_EQ(wait_ms(), 50U + 30U + 15U);
+    push(Priority::kNormal, 500, 1000);
+    EXPECT_EQ(wait_ms(), 50U + 30U + 15U);
+}
+
+TEST_F(WaitQueueTest, AReservedLaneWaitsForItsOwnOnly) {
+    make(4, false, {0, 1});
+    for (int i = 0; i < 4; ++i) push(Priority::kNormal, 0, 500);
+    for (int i = 0; i < 3; ++i) start();
+    push(Priority::kHigh, 0, 100, 1);
+    start(1);
+    EXPECT_EQ(wait_ms(1), 100U);
+    EXPECT_EQ(wait_ms(0), 500U);
+    queue_->note_running(1, -1);
+    queue_->next(now_, false);
+    EXPECT_EQ(wait_ms(1), 0U);
+    EXPECT_EQ(wait_ms(0), 500U);  // the reserved slot is not the others'
+}
+
+TEST_F(WaitQueueTest, ARateIsBelievedOnceItMoved) {
+    make(4, true);
+    gauge_->prefill_token_ns = 7;
+    push(Priority::kNormal, 10, 10);
+    EXPECT_EQ(gauge_->prefill_token_ns, 7);
+    push(Priority::kNormal, 10, 10);
+    EXPECT_EQ(gauge_->prefill_token_ns, 7);
+    push(Priority::kNormal, 20, 20);
+    EXPECT_EQ(gauge_->prefill_token_ns, 4e6);
+}
+
+}  // namespace
+}  // namespace zerohop::engine
