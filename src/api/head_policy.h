@@ -42,6 +42,8 @@ class Admission {
     // The model the body names. Fails with kInvalidRequest when a hint named another one, with
     // kPermission when the key may not use it.
     virtual Status check_model(std::string_view) { return {}; }
+    // Id of the model that a hint named; "" when none did.
+    virtual std::string_view hinted_model() const { return {}; }
     virtual Terms terms() const { return {}; }
     // The prompt is tokenized. Fails with kRateLimited, headers included.
     virtual Status charge(std::int32_t /*input_tokens*/, std::int32_t /*max_output*/, MonoNs,
