@@ -31,8 +31,9 @@ struct EntryId {
 };
 
 bool parse_id(std::string_view text, EntryId& out) {
-    const char* const end = text.data() + text.size();
-    const auto model = std::from_chars(text.data(), end, out.model);
+    const char* const begin = text.data();
+    const char* const end = begin + text.size();
+    const auto model = std::from_chars(begin, end, out.model);
     if (model.ec != std::errc{} || model.ptr == end || *model.ptr != '-') return false;
     const auto entry = std::from_chars(model.ptr + 1, end, out.entry);
     return entry.ec == std::errc{} && entry.ptr == end && out.entry != 0;
