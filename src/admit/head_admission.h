@@ -54,6 +54,9 @@ class HeadAdmission final : public api::Admission {
     Result<const Model*> choose_model(std::string_view name);
     Status check_model(std::string_view name) override;
     bool may_use(std::string_view model_id) const override;
+    std::string_view hinted_model() const override {
+        return model_from_hint_ ? std::string_view(model_->id) : std::string_view();
+    }
     Terms terms() const override;
     // The prompt is tokenized: charges input and expected output, and ends the soft reservation.
     // Fails with kRateLimited (headers included): a quota, or the first token would come too late.

@@ -1,4 +1,4 @@
-// Any bytes as the body of both endpoints, under every version and sampling rule: no crash, and
+// Any bytes as the body of each endpoint, under every version and sampling rule: no crash, and
 // what is accepted keeps Request's promises. The same bytes also go through gunzip,
 // percent-decoding and the JSON string writer.
 #include <simdjson.h>
@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "api/body.h"
+#include "api/cache_request.h"
 #include "api/json_text.h"
 #include "api/messages_parse.h"
 #include "api/url.h"
@@ -51,10 +52,37 @@ void check_turns(const Request& request) {
     ZH_CHECK(!assistant_last || !request.turns.back().parts.empty());
 }
 
+void check_breakpoints(const Request& request) {
+    ZH_CHECK(request.breakpoints.size() <= 4);
+    const CacheBreakpoint* before = nullptr;
+    for (const CacheBreakpoint& b : request.breakpoints) {
+        ZH_CHECK(b.turn < request.turns.size() && b.part < request.turns[b.turn].parts.size());
+        ZH_CHECK(b.ttl_ns == kShortTtl || b.ttl_ns == kLongTtl);
+        ZH_CHECK(before == nullptr || before->turn < b.turn ||
+                 (before->turn == b.turn && before->part < b.part));
+        before = &b;
+    }
+}
+
+// Whatever lines go, what is left is a Request as before, and nothing goes the second time.
+void check_dropped(Request request) {
+    const std::vector<std::string> prefixes = {"x", "- "};
+    const std::size_t breakpoints = request.breakpoints.size();
+    drop_lines(request, prefixes);
+    ZH_CHECK(request.breakpoints.size() <= breakpoints);
+    if (!request.turns.empty()) check_turns(request);
+    check_breakpoints(request);
+    ZH_CHECK(drop_lines(request, prefixes) == 0);
+}
+
 void check_accepted(const ParsedMessages& parsed, const ParseOptions& options) {
     const Request& request = parsed.request;
     ZH_CHECK(parsed.model != nullptr && request.model == "m");
-    check_turns(request);
+    const bool warm_up = options.endpoint == Endpoint::kWarmUp;
+    ZH_CHECK((parsed.warm_up_ttl_ns != 0) == warm_up && !(warm_up && parsed.stream));
+    if (!warm_up || !request.turns.empty()) check_turns(request);
+    check_breakpoints(request);
+    check_dropped(request);
     ZH_CHECK(request.max_tokens >= 0 && request.max_tokens <= max_output_limit(*parsed.model));
     ZH_CHECK(request.stop_sequences.size() <= kMaxStopSequences);
     for (const std::string& stop : request.stop_sequences) ZH_CHECK(!stop.empty() && is_utf8(stop));
@@ -71,7 +99,7 @@ void check_accepted(const ParsedMessages& parsed, const ParseOptions& options) {
 void check_parse(std::string_view json) {
     static AnyModel engine;
     static const Catalog catalog({{.id = "m", .engine = &engine, .aliases = {"claude"}}});
-    for (const Endpoint endpoint : {Endpoint::kMessages, Endpoint::kCountTokens})
+    for (const Endpoint endpoint : {Endpoint::kMessages, Endpoint::kCountTokens, Endpoint::kWarmUp})
         for (const Version version :
              {Version::k2023_06_01, Version::k2026_10_21, Version::k2024_07_15})
             for (const SamplingParams sampling :

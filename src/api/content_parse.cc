@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "api/cache_request.h"
 #include "api/json_text.h"
 
 namespace zerohop::api {
@@ -72,12 +73,13 @@ Status ContentParser::cache_control(const Field& field, const Path& owner) {
         if (!ttl) return std::unexpected(ttl.error());
         one_hour = *ttl == "1h";
     }
-    if (++breakpoints_ > kMaxBreakpoints)
+    if (++breakpoint_count_ > kMaxBreakpoints)
         return bad_field(
             path, fmt::format("a request may have at most {} cache breakpoints", kMaxBreakpoints));
     if (one_hour && short_seen_)
         return bad_field(path, "a breakpoint with ttl '1h' must not come after one with ttl '5m'");
     short_seen_ = short_seen_ || !one_hour;
+    place_breakpoint(turns_, one_hour ? kLongTtl : kShortTtl, breakpoints_);
     return {};
 }
 
@@ -93,8 +95,7 @@ Status ContentParser::citations(const Field& field, const Path& owner, Role role
     return {};
 }
 
-Status ContentParser::text_block(object block, const Path& path, Role role,
-                                 std::vector<std::string>& parts) {
+Status ContentParser::text_block(object block, const Path& path, Role role) {
     constexpr std::string_view kNames[] = {"type", "text", "citations", "cache_control"};
     Field fields[4];
     if (auto ok = read_fields(block, path, kNames, fields); !ok) return ok;
@@ -103,17 +104,15 @@ Status ContentParser::text_block(object block, const Path& path, Role role,
     const auto text = want_string(*fields[1], at);
     if (!text) return std::unexpected(text.error());
     if (auto ok = citations(fields[2], path, role); !ok) return ok;
-    if (auto ok = cache_control(fields[3], path); !ok) return ok;
     if (!text->empty()) {
-        parts.emplace_back(*text);
+        turns_.back().parts.emplace_back(*text);
     } else if (role != Role::kAssistant) {  // an answer may be empty, and clients echo it
         return bad_field(at, "must not be empty");
     }
-    return {};
+    return cache_control(fields[3], path);
 }
 
-Status ContentParser::block(Json value, const Path& path, Role role,
-                            std::vector<std::string>& parts) {
+Status ContentParser::block(Json value, const Path& path, Role role) {
     const auto block = want_object(value, path);
     if (!block) return std::unexpected(block.error());
     const Path type_path(path, "type");
@@ -122,7 +121,7 @@ Status ContentParser::block(Json value, const Path& path, Role role,
         return bad_field(type_path, "field required");
     const auto type = want_string(type_value, type_path);
     if (!type) return std::unexpected(type.error());
-    if (*type == "text") return text_block(*block, path, role, parts);
+    if (*type == "text") return text_block(*block, path, role);
     if (role == Role::kSystem)
         return bad_field(
             path, fmt::format("system content takes text blocks only, not {}", in_quotes(*type)));
@@ -141,13 +140,12 @@ Status ContentParser::block(Json value, const Path& path, Role role,
     return bad_field(type_path, fmt::format("unknown block type {}", in_quotes(*type)));
 }
 
-Status ContentParser::content(Json value, const Path& path, Role role,
-                              std::vector<std::string>& parts) {
+Status ContentParser::content(Json value, const Path& path, Role role) {
     if (value.is_string()) {
         const auto text = want_string(value, path);
         if (!text) return std::unexpected(text.error());
         if (!text->empty()) {
-            parts.emplace_back(*text);
+            turns_.back().parts.emplace_back(*text);
         } else if (role != Role::kAssistant) {
             return bad_field(path, "must not be empty");
         }
@@ -158,22 +156,20 @@ Status ContentParser::content(Json value, const Path& path, Role role,
     if (!blocks) return std::unexpected(blocks.error());
     std::size_t i = 0;
     for (const Json item : *blocks)
-        if (auto ok = block(item, Path(path, i++), role, parts); !ok) return ok;
+        if (auto ok = block(item, Path(path, i++), role); !ok) return ok;
     if (i == 0 && role != Role::kAssistant) return bad_field(path, "must not be empty");
     return {};
 }
 
-Status ContentParser::system(Json value, const Path& path, std::vector<Turn>& turns) {
-    Turn turn{.role = Role::kSystem, .parts = {}};
+Status ContentParser::system(Json value, const Path& path) {
     const bool nothing = (value.is_string() && want_string(value, path).value().empty()) ||
                          (value.is_array() && want_array(value, path)->size() == 0);
     if (nothing) return {};
-    if (auto ok = content(value, path, Role::kSystem, turn.parts); !ok) return ok;
-    turns.push_back(std::move(turn));
-    return {};
+    turns_.push_back({.role = Role::kSystem, .parts = {}});
+    return content(value, path, Role::kSystem);
 }
 
-Status ContentParser::message(Json value, const Path& path, std::vector<Turn>& turns) {
+Status ContentParser::message(Json value, const Path& path, std::size_t first_turn) {
     const auto message = want_object(value, path);
     if (!message) return std::unexpected(message.error());
     constexpr std::string_view kNames[] = {"role", "content"};
@@ -187,31 +183,30 @@ Status ContentParser::message(Json value, const Path& path, std::vector<Turn>& t
     const Role role = *name == "user"        ? Role::kUser
                       : *name == "assistant" ? Role::kAssistant
                                              : Role::kSystem;
-    if (turns.empty() || turns.back().role != role) turns.push_back({.role = role, .parts = {}});
-    return content(*fields[1], Path(path, "content"), role, turns.back().parts);
+    if (turns_.size() == first_turn || turns_.back().role != role)
+        turns_.push_back({.role = role, .parts = {}});
+    return content(*fields[1], Path(path, "content"), role);
 }
 
-Status ContentParser::messages(Json value, const Path& path, std::vector<Turn>& turns) {
+Status ContentParser::messages(Json value, const Path& path) {
     const auto list = want_array(value, path);
     if (!list) return std::unexpected(list.error());
-    std::vector<Turn> said;
+    const std::size_t first_turn = turns_.size();
     std::size_t i = 0;
     for (const Json item : *list) {
         if (i == kMaxMessages)
             return bad_field(path, fmt::format("at most {} messages", kMaxMessages));
         const Path at(path, i++);
-        if (auto ok = message(item, at, said); !ok) return ok;
-        if (i == 1 && said.front().role != Role::kUser)
+        if (auto ok = message(item, at, first_turn); !ok) return ok;
+        if (i == 1 && turns_.back().role != Role::kUser)
             return bad_field(
                 Path(at, "role"),
-                said.front().role == Role::kSystem
+                turns_.back().role == Role::kSystem
                     ? "the first message must be from 'user'; text for the system goes "
                       "into the top-level 'system' field"
                     : "the first message must be from 'user'");
     }
     if (i == 0) return bad_field(path, "at least one message is required");
-    turns.insert(turns.end(), std::make_move_iterator(said.begin()),
-                 std::make_move_iterator(said.end()));
     return {};
 }
 

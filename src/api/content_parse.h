@@ -1,7 +1,7 @@
 // Content blocks and messages: JSON -> the text parts and turns of a Request (wire-contract §3.3,
 // §3.4).
 //
-// Internal to api. One ContentParser per request; it counts cache breakpoints across system and
+// Internal to api. One ContentParser per request; it places cache breakpoints across system and
 // messages, so call it in prompt order: system first. Threads: the exchange's I/O thread.
 // Fails with kInvalidRequest naming the field; linear in the size of the document.
 #pragma once
@@ -21,27 +21,31 @@ class ContentParser {
     static constexpr std::size_t kMaxMessages = 100'000;
     static constexpr int kMaxBreakpoints = 4;
 
-    explicit ContentParser(Version version) : version_(version) {}
+    // Turns and breakpoints of `request` are appended to; it outlives the parser.
+    ContentParser(Version version, Request& request)
+        : version_(version), turns_(request.turns), breakpoints_(request.breakpoints) {}
 
     // Top-level `system`: a string or text blocks. Appends a system turn unless it is empty.
-    Status system(Json value, const Path& path, std::vector<Turn>& turns);
+    Status system(Json value, const Path& path);
 
     // `messages`: merges consecutive roles, keeps mid-conversation system turns in place.
-    Status messages(Json value, const Path& path, std::vector<Turn>& turns);
+    Status messages(Json value, const Path& path);
 
-    // A `cache_control` member, on a block or at the top level. Counts breakpoints.
+    // A `cache_control` member, on a block or at the top level: a breakpoint behind what was read.
     Status cache_control(const Field& field, const Path& owner);
 
   private:
-    Status message(Json value, const Path& path, std::vector<Turn>& turns);
-    Status content(Json value, const Path& path, Role role, std::vector<std::string>& parts);
-    Status block(Json value, const Path& path, Role role, std::vector<std::string>& parts);
-    Status text_block(simdjson::dom::object object, const Path& path, Role role,
-                      std::vector<std::string>& parts);
+    // The content of turns_.back().
+    Status message(Json value, const Path& path, std::size_t first_turn);
+    Status content(Json value, const Path& path, Role role);
+    Status block(Json value, const Path& path, Role role);
+    Status text_block(simdjson::dom::object object, const Path& path, Role role);
     Status citations(const Field& field, const Path& owner, Role role);
 
     Version version_;
-    int breakpoints_ = 0;
+    std::vector<Turn>& turns_;
+    std::vector<CacheBreakpoint>& breakpoints_;
+    int breakpoint_count_ = 0;
     bool short_seen_ = false;  // a 5-minute breakpoint: no 1-hour one may follow
 };
 

@@ -44,6 +44,8 @@ class Admission {
     virtual Status check_model(std::string_view) { return {}; }
     // Whether it would pass check_model's scope: what model lists show. Of a public id.
     virtual bool may_use(std::string_view) const { return true; }
+    // Id of the model that a hint named; "" when none did.
+    virtual std::string_view hinted_model() const { return {}; }
     virtual Terms terms() const { return {}; }
     // The prompt is tokenized. Fails with kRateLimited, headers included.
     virtual Status charge(std::int32_t /*input_tokens*/, std::int32_t /*max_output*/, MonoNs,

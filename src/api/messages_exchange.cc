@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
+#include "api/cache_request.h"
 #include "api/error_table.h"
 #include "api/ids.h"
 #include "base/log.h"
@@ -67,33 +69,47 @@ void MessagesExchange::on_body_end() {
         fail_with(ok.error());
         return;
     }
-    Result<ParsedMessages> parsed =
-        parse_messages(body_.bytes(), ParseOptions{.version = head_.version,
-                                                   .sampling = options_.sampling_params,
-                                                   .endpoint = head_.endpoint,
-                                                   .catalog = &catalog_});
+    Result<ParsedMessages> parsed = parse_messages(
+        body_.bytes(), ParseOptions{.version = head_.version,
+                                    .sampling = options_.sampling_params,
+                                    .endpoint = head_.endpoint,
+                                    .catalog = &catalog_,
+                                    .hinted_model = head_.admission->hinted_model()});
     body_.clear();
     if (!parsed) {
         fail_with(parsed.error());
         return;
     }
-    if (auto ok = head_.admission->check_model(parsed->model->id); !ok) {
+    auto ok = head_.admission->check_model(parsed->model->id);
+    if (ok) ok = prepare(*parsed);
+    if (!ok) {
         fail_with(ok.error());
         return;
     }
-    parsed->request.id = head_.answer.request_id;
-    Result<SkeletonSummary> skeleton = head_.skeleton->read(parsed->request, head_.strict_skeleton);
-    if (!skeleton) {
-        fail_with(skeleton.error());
-        return;
-    }
-    if (head_.debug_skeleton)
-        head_.answer.headers.push_back({"x-anthropic-skeleton", std::move(skeleton->header)});
     submit(std::move(*parsed));
+}
+
+// What is done to every prompt before a model sees it.
+Status MessagesExchange::prepare(ParsedMessages& parsed) {
+    Request& request = parsed.request;
+    request.id = head_.answer.request_id;
+    const std::uint32_t dropped = drop_lines(request, options_.drop_lines);
+    if (head_.endpoint == Endpoint::kWarmUp)
+        if (auto ok = make_warm_up(request, parsed.warm_up_ttl_ns); !ok) return ok;
+    Result<SkeletonSummary> skeleton = head_.skeleton->read(request, head_.strict_skeleton);
+    if (!skeleton) return std::unexpected(skeleton.error());
+    request.structure = skeleton->structure;
+    if (options_.isolate_users) request.cache_user = parsed.user_id;
+    if (head_.endpoint == Endpoint::kWarmUp) skeleton_key_ = skeleton->whole.hex();
+    if (head_.debug_skeleton)
+        head_.answer.headers.push_back(
+            {"x-anthropic-skeleton", fmt::format("{};dropped={}", skeleton->header, dropped)});
+    return {};
 }
 
 void MessagesExchange::submit(ParsedMessages parsed) {
     mode_ = head_.endpoint == Endpoint::kCountTokens ? Mode::kCount
+            : head_.endpoint == Endpoint::kWarmUp    ? Mode::kWarmUp
             : parsed.stream                          ? Mode::kStream
                                                      : Mode::kWhole;
     frame_ = MessageFrame{.id = new_id("msg_"),
@@ -126,7 +142,20 @@ void MessagesExchange::submit(ParsedMessages parsed) {
     wake_ = std::make_shared<Wake>(this);
     stream_ = std::make_shared<Stream>(&responder_.loop(), wake_);
     start_timers();
-    parsed.model->engine->submit(std::move(request), stream_);
+    engine_ = parsed.model->engine;
+    if (mode_ == Mode::kWarmUp) warm_up_ = request;
+    engine_->submit(std::move(request), stream_);
+}
+
+// Some templates refuse a prompt without a user: then an empty one stands behind it.
+bool MessagesExchange::retry_warm_up(const Error& error) {
+    if (!warm_up_ || error.code != Code::kInvalidRequest) return false;
+    auto request = std::make_shared<Request>(*std::exchange(warm_up_, nullptr));
+    if (!add_user_turn(*request)) return false;
+    finished_ = false;
+    stream_ = std::make_shared<Stream>(&responder_.loop(), wake_);
+    engine_->submit(std::move(request), stream_);
+    return true;
 }
 
 // --- time
@@ -222,14 +251,7 @@ void MessagesExchange::handle_prepared(const Prepared& event) {
     if (head_.record != nullptr) head_.record->input_tokens = event.input_tokens;
     if (mode_ == Mode::kCount) {
         finished_ = true;  // counting never goes further
-        std::string body = render_count(event.input_tokens, frame_.context_management);
-        if (whole_begun_) {
-            out_ += body;
-            flush();
-            responder_.finish();
-        } else {
-            answer_json(responder_, head_.answer, 200, std::move(body));
-        }
+        finish_whole(render_count(event.input_tokens, frame_.context_management));
         end(CancelReason::kNone);
         return;
     }
@@ -305,7 +327,8 @@ void MessagesExchange::note_done(const Done& done) {
 
 void MessagesExchange::handle_done(const Done& event) {
     note_done(event);
-    head_.admission->settle(event.usage.input_tokens, event.usage.output_tokens, true,
+    // What was to generate nothing says nothing about the length of answers.
+    head_.admission->settle(event.usage.input_tokens, event.usage.output_tokens, max_tokens_ > 0,
                             options_.now());
     refresh_rate_limits();
     if (mode_ == Mode::kStream) {
@@ -314,18 +337,17 @@ void MessagesExchange::handle_done(const Done& event) {
         sse_->done(out_, event);
         flush();
         responder_.finish();
-    } else if (whole_begun_) {
-        out_ += render_message(frame_, text_, event);
-        flush();
-        responder_.finish();
     } else {
-        answer_json(responder_, head_.answer, 200, render_message(frame_, text_, event),
-                    {server_timing(event)});
+        finish_whole(mode_ == Mode::kWarmUp
+                         ? render_warm_up(skeleton_key_, event, options_.now(), wall_now())
+                         : render_message(frame_, text_, event),
+                     {server_timing(event)});
     }
     end(CancelReason::kNone);
 }
 
 void MessagesExchange::handle_failed(const Error& error) {
+    if (retry_warm_up(error)) return;
     if (error.code == Code::kInternal)
         log_error("api", "{} failed: {} ({})", head_.answer.request_id, error.detail, error.origin);
     // Turned away before it ran: it used nothing.
@@ -353,6 +375,13 @@ void MessagesExchange::begin_whole_early() {
     whole_begun_ = true;
     phase_ = Phase::kStreaming;
     responder_.send_head(make_head(head_.answer, 200, "application/json"));
+}
+
+void MessagesExchange::finish_whole(std::string body, const std::vector<wire::Header>& extra) {
+    if (!whole_begun_) return answer_json(responder_, head_.answer, 200, std::move(body), extra);
+    out_ += body;
+    flush();
+    responder_.finish();
 }
 
 void MessagesExchange::flush() {

@@ -1,5 +1,5 @@
-// MessagesExchange: one POST /v1/messages or /v1/messages/count_tokens, from its head to its last
-// byte.
+// MessagesExchange: one POST /v1/messages, /v1/messages/count_tokens or /v1/cache/warmup, from its
+// head to its last byte.
 //
 //     collecting the body -> waiting for the first event -> streaming -> ended
 //
@@ -63,11 +63,13 @@ class MessagesExchange final : public wire::Exchange {
 
   private:
     enum class Phase : std::uint8_t { kCollecting, kWaiting, kStreaming, kEnded };
-    enum class Mode : std::uint8_t { kWhole, kStream, kCount };
+    enum class Mode : std::uint8_t { kWhole, kStream, kCount, kWarmUp };
     class Wake;
 
+    Status prepare(ParsedMessages& parsed);
     void note_done(const Done& done);
     void submit(ParsedMessages parsed);
+    bool retry_warm_up(const Error& error);
     void start_timers();
     void refresh_rate_limits();
     Status check_total_cap(std::int32_t input_tokens) const;
@@ -82,6 +84,7 @@ class MessagesExchange final : public wire::Exchange {
 
     void begin_stream(bool with_token);
     void begin_whole_early();
+    void finish_whole(std::string body, const std::vector<wire::Header>& extra = {});
     void flush();
     void on_tick();
     void on_deadline();
@@ -104,6 +107,9 @@ class MessagesExchange final : public wire::Exchange {
     std::shared_ptr<Wake> wake_;
     StreamPtr stream_;
     MessageFrame frame_;
+    EnginePort* engine_ = nullptr;
+    std::string skeleton_key_;  // warm-ups
+    RequestPtr warm_up_;        // until it was tried with a user turn
     std::unique_ptr<SseMessage> sse_;
     std::string text_;                // non-streamed answers
     std::string out_;                 // bytes of this wake-up

@@ -9,6 +9,7 @@
 #include <span>
 
 #include "api/body.h"
+#include "api/cache_request.h"
 #include "api/content_parse.h"
 #include "api/features_parse.h"
 #include "api/json_fields.h"
@@ -52,7 +53,9 @@ enum Name : std::size_t {
     kFallbackCreditToken,
     kBillingPolicy,
     kBetas,
-    kMaxOutputTokens,  // last: only 2024-07-15 knows it
+    kMaxOutputTokens,  // only 2024-07-15 knows it
+    kPrompt,           // this and what follows: warm-ups only
+    kTtl,
     kNameCount
 };
 
@@ -85,7 +88,9 @@ constexpr std::array<std::string_view, kNameCount> kNames = {"model",
                                                              "fallback_credit_token",
                                                              "billing_policy",
                                                              "betas",
-                                                             "max_output_tokens"};
+                                                             "max_output_tokens",
+                                                             "prompt",
+                                                             "ttl"};
 
 // What count_tokens does not take (wire-contract §7.1).
 constexpr Name kNotCounted[] = {kMaxTokens,     kMaxOutputTokens, kStream,
@@ -97,14 +102,16 @@ using Fields = std::array<Field, kNameCount>;
 class MessagesParser {
   public:
     explicit MessagesParser(const ParseOptions& options)
-        : options_(options), content_(options.version) {}
+        : options_(options), content_(options.version, out_.request) {}
 
     Result<ParsedMessages> run(Json root) {
         const auto body = want_object(root, Path());
         if (!body) return std::unexpected(body.error());
         if (auto ok = threads_refused(*body); !ok) return std::unexpected(ok.error());
         const std::span<const std::string_view> names(kNames);
-        const std::size_t known = old_caps() ? names.size() : names.size() - 1;
+        const std::size_t known = warm_up()    ? names.size()
+                                  : old_caps() ? kPrompt
+                                               : kMaxOutputTokens;
         if (auto ok = read_fields(*body, root_, names.first(known), fields_); !ok)
             return std::unexpected(ok.error());
         using Step = Status (MessagesParser::*)();
@@ -112,7 +119,7 @@ class MessagesParser {
             &MessagesParser::endpoint, &MessagesParser::model,       &MessagesParser::max_tokens,
             &MessagesParser::options,  &MessagesParser::sampling,    &MessagesParser::features,
             &MessagesParser::metadata, &MessagesParser::absent_only, &MessagesParser::stops,
-            &MessagesParser::prompt,   &MessagesParser::prefill};
+            &MessagesParser::prompt,   &MessagesParser::prefill,     &MessagesParser::ttl};
         for (const Step step : kSteps)
             if (auto ok = (this->*step)(); !ok) return std::unexpected(ok.error());
         return std::move(out_);
@@ -121,6 +128,7 @@ class MessagesParser {
   private:
     // 2024-07-15: max_tokens caps input and output together, stop sequences end whole tokens.
     bool old_caps() const { return options_.version == Version::k2024_07_15; }
+    bool warm_up() const { return options_.endpoint == Endpoint::kWarmUp; }
     bool has(Name name) const { return present(fields_[name]); }
     Json at(Name name) const { return *fields_[name]; }
     Path path(Name name) const { return {root_, kNames[name]}; }
@@ -151,8 +159,12 @@ class MessagesParser {
     }
 
     Status model() {
-        if (!fields_[kModel]) return bad(kModel, "field required");
-        const auto name = want_string(at(kModel), path(kModel));
+        const bool hinted = warm_up() && !has(kModel) && !options_.hinted_model.empty();
+        if (!fields_[kModel] && !hinted)
+            return bad(kModel, warm_up() ? "field required (or a model in x-anthropic-early-hint)"
+                                         : "field required");
+        const auto name = hinted ? Result<std::string_view>(options_.hinted_model)
+                                 : want_string(at(kModel), path(kModel));
         if (!name) return std::unexpected(name.error());
         out_.model = options_.catalog->find(*name);
         if (out_.model == nullptr)
@@ -165,6 +177,7 @@ class MessagesParser {
 
     Status max_tokens() {
         if (options_.endpoint == Endpoint::kCountTokens) return {};
+        if (warm_up() && !fields_[kMaxTokens]) return {};
         if (old_caps()) return old_max_tokens();
         if (!fields_[kMaxTokens]) return bad(kMaxTokens, "field required");
         constexpr auto kAny = std::numeric_limits<std::int64_t>::max();
@@ -261,7 +274,7 @@ class MessagesParser {
     }
 
     Status features() {
-        const bool counting = options_.endpoint == Endpoint::kCountTokens;
+        const bool counting = options_.endpoint != Endpoint::kMessages;
         const auto max_tokens =
             counting ? std::nullopt : std::optional<std::int64_t>(out_.request.max_tokens);
         if (has(kTools))
@@ -354,20 +367,49 @@ class MessagesParser {
     }
 
     Status prompt() {
+        if (has(kPrompt)) return tagged_prompt();
         if (has(kSystem))
-            if (auto ok = content_.system(at(kSystem), path(kSystem), out_.request.turns); !ok)
-                return ok;
-        if (!fields_[kMessages]) return bad(kMessages, "field required");
-        if (auto ok = content_.messages(at(kMessages), path(kMessages), out_.request.turns); !ok)
-            return ok;
+            if (auto ok = content_.system(at(kSystem), path(kSystem)); !ok) return ok;
+        if (!warm_up() || (has(kMessages) && !is_empty_list(at(kMessages)))) {
+            if (!fields_[kMessages]) return bad(kMessages, "field required");
+            if (auto ok = content_.messages(at(kMessages), path(kMessages)); !ok) return ok;
+        }
         // Stands for a breakpoint on the last block, so it comes after all others.
         return content_.cache_control(fields_[kCacheControl], root_);
+    }
+
+    static bool is_empty_list(Json value) {
+        simdjson::dom::array list;
+        return value.get_array().get(list) == simdjson::SUCCESS && list.begin() == list.end();
+    }
+
+    Status tagged_prompt() {
+        for (const Name name : {kSystem, kMessages})
+            if (has(name)) return bad(name, "give either prompt, or system and messages");
+        const auto text = want_string(at(kPrompt), path(kPrompt));
+        if (!text) return std::unexpected(text.error());
+        return append_tagged(*text, out_.request.turns);
+    }
+
+    // What a warm-up is told by its own field, else by the breakpoint that lasts longest.
+    Status ttl() {
+        if (!warm_up()) return {};
+        constexpr std::string_view kTtls[] = {"5m", "1h"};
+        out_.stream = false;
+        out_.warm_up_ttl_ns = kShortTtl;
+        for (const CacheBreakpoint& breakpoint : out_.request.breakpoints)
+            out_.warm_up_ttl_ns = std::max(out_.warm_up_ttl_ns, breakpoint.ttl_ns);
+        if (!has(kTtl)) return {};
+        const auto value = want_one_of(at(kTtl), path(kTtl), kTtls);
+        if (!value) return std::unexpected(value.error());
+        out_.warm_up_ttl_ns = *value == "1h" ? kLongTtl : kShortTtl;
+        return {};
     }
 
     // A final assistant turn is the beginning of the answer.
     Status prefill() {
         std::vector<Turn>& turns = out_.request.turns;
-        if (turns.back().role != Role::kAssistant) return {};
+        if (turns.empty() || turns.back().role != Role::kAssistant) return {};
         if (turns.back().parts.empty()) {  // only empty text: there is nothing to continue
             turns.pop_back();
             return {};
@@ -386,8 +428,8 @@ class MessagesParser {
     const ParseOptions& options_;
     const Path root_;
     Fields fields_;
-    ContentParser content_;
     ParsedMessages out_;
+    ContentParser content_;  // writes into out_
 };
 
 std::string_view json_problem(simdjson::error_code code) {

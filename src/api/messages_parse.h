@@ -1,4 +1,5 @@
-// The body of POST /v1/messages and /v1/messages/count_tokens -> one Request (wire-contract §3).
+// The body of POST /v1/messages, /v1/messages/count_tokens and /v1/cache/warmup -> one Request
+// (wire-contract §3). A warm-up takes what messages take, most of it left out; or tagged text.
 //
 // Every field is implemented, accepted and ignored, or refused with a 400 that names it by path;
 // nothing is skipped unread. Deterministic, linear in the body, never throws.
@@ -18,13 +19,14 @@
 
 namespace zerohop::api {
 
-enum class Endpoint : std::uint8_t { kMessages, kCountTokens };
+enum class Endpoint : std::uint8_t { kMessages, kCountTokens, kWarmUp };
 
 struct ParseOptions {
     Version version = Version::k2026_10_21;
     SamplingParams sampling = SamplingParams::kAccept;
     Endpoint endpoint = Endpoint::kMessages;
     const Catalog* catalog = nullptr;
+    std::string_view hinted_model = {};  // of the head; a warm-up's body need not name it again
 };
 
 struct ParsedMessages {
@@ -33,6 +35,7 @@ struct ParsedMessages {
     bool stream = false;
     bool context_management = false;  // asked for: the answer says which edits were applied (none)
     std::string user_id;              // metadata.user_id, "" when absent
+    MonoNs warm_up_ttl_ns = 0;        // warm-ups: how long the prompt is to be kept
 };
 
 // Bounds of one request; docs/limits.md.

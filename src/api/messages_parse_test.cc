@@ -6,6 +6,7 @@
 #include <chrono>
 
 #include "api/body.h"
+#include "api/cache_request.h"
 #include "api/test_fakes.h"
 
 namespace zerohop::api {
@@ -521,6 +522,44 @@ TEST_F(ParseTest, Prefills) {
     // An earlier assistant turn may end as it likes.
     EXPECT_TRUE(said(
         R"([{"role":"user","content":"q"},{"role":"assistant","content":"a "},{"role":"user","content":"r"}])"));
+}
+
+TEST_F(ParseTest, PlacesCacheBreakpoints) {
+    const auto at = [](const Result<ParsedMessages>& parsed) {
+        std::string out;
+        for (const CacheBreakpoint& b : parsed->request.breakpoints)
+            out += std::to_string(b.turn) + "." + std::to_string(b.part) +
+                   (b.ttl_ns == kLongTtl    ? "h "
+                    : b.ttl_ns == kShortTtl ? "m "
+                                            : "? ");
+        return out;
+    };
+    const std::string s = R"({"type":"text","text":"x"})";
+    const std::string m = R"({"type":"text","text":"x","cache_control":{"type":"ephemeral"}})";
+    const std::string h =
+        R"({"type":"text","text":"x","cache_control":{"type":"ephemeral","ttl":"1h"}})";
+    const std::string empty = R"({"type":"text","text":"","cache_control":{"type":"ephemeral"}})";
+    const auto body = [](const std::string& system, const std::string& messages,
+                         const std::string& more = "") {
+        return R"({"model":"m","max_tokens":1,"system":[)" + system + R"(],"messages":[)" +
+               messages + "]" + more + "}";
+    };
+    const std::string user = R"({"role":"user","content":)";
+    // Turns of one role are one: their parts count on.
+    const auto merged =
+        parse(body(s + "," + h, user + "\"a\"}," + user + "[" + m + "," + s + "," + m + "]}"));
+    ASSERT_TRUE(merged) << outcome(merged);
+    EXPECT_EQ(at(merged), "0.1h 1.1m 1.3m ");
+    // The automatic one is the last block's; with the block's own it is one.
+    const std::string automatic = R"(,"cache_control":{"type":"ephemeral"})";
+    EXPECT_EQ(at(parse(body(h, user + "\"a\"}", automatic))), "0.0h 1.0m ");
+    EXPECT_EQ(at(parse(body(h, user + "[" + s + "," + m + "]}", automatic))), "0.0h 1.1m ");
+    EXPECT_EQ(at(parse(body(s, user + "[" + h + "]}", automatic))), "1.0h ");
+    // An empty answer, echoed, has nothing to keep.
+    EXPECT_EQ(at(parse(body(s, user + "\"a\"},{\"role\":\"assistant\",\"content\":[" + empty +
+                                   "]}," + user + "\"b\"}"))),
+              "1.0m ");
+    EXPECT_EQ(at(parse(body(s, user + "\"a\"}"))), "");
 }
 
 TEST_F(ParseTest, CountsCacheBreakpoints) {

@@ -5,21 +5,28 @@
 namespace zerohop::api {
 namespace {
 
-// input_tokens, cache counters and output_tokens. Together the first three are the whole prompt;
-// what was read from the cache is counted apart (wire-contract §4.4).
+// input_tokens is what was neither read from the cache nor written to it: together with those two
+// it is the whole prompt (wire-contract §4.4).
 void append_counts(std::string& out, const Usage& usage) {
     out += R"({"input_tokens":)";
-    append_int(out, usage.input_tokens - usage.cache_read_tokens);
+    const std::int32_t written = usage.cache_write_5m_tokens + usage.cache_write_1h_tokens;
+    append_int(out, usage.input_tokens - usage.cache_read_tokens - written);
     out += R"(,"output_tokens":)";
     append_int(out, usage.output_tokens);
-    out += R"(,"cache_creation_input_tokens":0,"cache_read_input_tokens":)";
+    out += R"(,"cache_creation_input_tokens":)";
+    append_int(out, written);
+    out += R"(,"cache_read_input_tokens":)";
     append_int(out, usage.cache_read_tokens);
+    out += R"(,"cache_creation":{"ephemeral_5m_input_tokens":)";
+    append_int(out, usage.cache_write_5m_tokens);
+    out += R"(,"ephemeral_1h_input_tokens":)";
+    append_int(out, usage.cache_write_1h_tokens);
+    out += '}';
 }
 
 void append_usage(std::string& out, const Usage& usage) {
     append_counts(out, usage);
-    out += R"(,"cache_creation":{"ephemeral_5m_input_tokens":0,"ephemeral_1h_input_tokens":0})"
-           R"(,"server_tool_use":null,"service_tier":"standard","inference_geo":null)"
+    out += R"(,"server_tool_use":null,"service_tier":"standard","inference_geo":null)"
            R"(,"speed":"standard","output_tokens_details":null})";
 }
 
@@ -101,6 +108,31 @@ std::string render_count(std::int32_t input_tokens, bool context_management) {
     return out;
 }
 
+std::string render_warm_up(std::string_view skeleton, const Done& done, MonoNs now, WallNs wall) {
+    const Usage& usage = done.usage;
+    const std::int32_t cached =
+        usage.cache_read_tokens + usage.cache_write_5m_tokens + usage.cache_write_1h_tokens;
+    std::string out = R"({"cached_tokens":)";
+    append_int(out, cached);
+    out += R"(,"kv_blocks":)";
+    append_int(out, blocks_of(cached));
+    out += R"(,"skeleton":)";
+    append_json_string(out, skeleton);
+    out += R"(,"expires_at":)";
+    append_expiry(out, done.cached_until_ns, now, wall);
+    out += '}';
+    return out;
+}
+
+void append_expiry(std::string& out, MonoNs until, MonoNs now, WallNs wall) {
+    if (until == 0)
+        out += "null";
+    else
+        append_json_string(out, rfc3339(wall + (until - now)));
+}
+
+// message_start has the whole prompt as input_tokens: what of it the cache held is known at the
+// end, and message_delta says so.
 void SseMessage::start(std::string& out, std::int32_t input_tokens) {
     if (started_) return;
     started_ = true;

@@ -14,14 +14,16 @@ using nlohmann::json;
 
 TEST(Render, WholeMessage) {
     Done done = done_event(StopReason::kEndTurn, 12, 3, 5);
+    done.usage.cache_write_5m_tokens = 1;
+    done.usage.cache_write_1h_tokens = 2;
     EXPECT_EQ(
         render_message({.id = "msg_1", .model = "m"}, "Hel\"lo", done),
         R"({"id":"msg_1","type":"message","role":"assistant","model":"m",)"
         R"("content":[{"type":"text","text":"Hel\"lo"}],)"
         R"("stop_reason":"end_turn","stop_sequence":null,"stop_details":null,"container":null,)"
-        R"("diagnostics":null,"usage":{"input_tokens":7,"output_tokens":3,)"
-        R"("cache_creation_input_tokens":0,"cache_read_input_tokens":5,)"
-        R"("cache_creation":{"ephemeral_5m_input_tokens":0,"ephemeral_1h_input_tokens":0},)"
+        R"("diagnostics":null,"usage":{"input_tokens":4,"output_tokens":3,)"
+        R"("cache_creation_input_tokens":3,"cache_read_input_tokens":5,)"
+        R"("cache_creation":{"ephemeral_5m_input_tokens":1,"ephemeral_1h_input_tokens":2},)"
         R"("server_tool_use":null,"service_tier":"standard","inference_geo":null,)"
         R"("speed":"standard","output_tokens_details":null}})");
 }
@@ -46,6 +48,18 @@ TEST(Render, EmptyAnswerHasNoBlock) {
     const json message = json::parse(
         render_message({.id = "i", .model = "m"}, "", done_event(StopReason::kMaxTokens, 4, 0)));
     EXPECT_EQ(message["content"], json::array());
+}
+
+TEST(Render, WarmUp) {
+    Done done = done_event(StopReason::kMaxTokens, 40, 0, 16);
+    done.usage.cache_write_1h_tokens = 20;
+    constexpr MonoNs kNow = 5 * kNsPerSec;
+    constexpr WallNs kWall = 1'700'000'000 * kNsPerSec;
+    EXPECT_EQ(render_warm_up("abc", done, kNow, kWall),
+              R"({"cached_tokens":36,"kv_blocks":3,"skeleton":"abc","expires_at":null})");
+    done.cached_until_ns = kNow + 60 * kNsPerSec;
+    EXPECT_EQ(json::parse(render_warm_up("abc", done, kNow, kWall))["expires_at"],
+              "2023-11-14T22:14:20Z");
 }
 
 TEST(Render, CountsAndContextManagement) {
@@ -78,7 +92,7 @@ event: content_block_stop
 data: {"type":"content_block_stop","index":0}
 
 event: message_delta
-data: {"type":"message_delta","delta":{"stop_reason":"stop_sequence","stop_sequence":"X","stop_details":null,"container":null},"usage":{"input_tokens":8,"output_tokens":3,"cache_creation_input_tokens":0,"cache_read_input_tokens":4,"server_tool_use":null,"output_tokens_details":null}}
+data: {"type":"message_delta","delta":{"stop_reason":"stop_sequence","stop_sequence":"X","stop_details":null,"container":null},"usage":{"input_tokens":6,"output_tokens":3,"cache_creation_input_tokens":2,"cache_read_input_tokens":4,"cache_creation":{"ephemeral_5m_input_tokens":0,"ephemeral_1h_input_tokens":2},"server_tool_use":null,"output_tokens_details":null}}
 
 event: message_stop
 data: {"type":"message_stop"}
@@ -94,6 +108,7 @@ TEST(Sse, GoldenStream) {
     SseMessage::ping(out);
     sse.text(out, "\n😀");
     Done done = done_event(StopReason::kStopSequence, 12, 3, 4);
+    done.usage.cache_write_1h_tokens = 2;
     done.stop_sequence = "X";
     sse.done(out, done);
     EXPECT_EQ(out, kGolden);
@@ -128,6 +143,7 @@ TEST(Sse, AccumulatesToTheWholeMessage) {
     for (const bool context : {false, true}) {
         const MessageFrame frame{.id = "msg_1", .model = "m", .context_management = context};
         Done done = done_event(StopReason::kStopSequence, 20, 4, 16);
+        done.usage.cache_write_5m_tokens = 1;
         done.stop_sequence = "\"E\"";
         SseMessage sse(frame);
         std::string out;

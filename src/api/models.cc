@@ -25,7 +25,7 @@ constexpr std::string_view kCapabilities =
     R"(,"structured_outputs":{"supported":false})"
     R"(,"thinking":{"supported":false,"types":{"adaptive":{"supported":false})"
     R"(,"between_tools":{"supported":false},"disabled":{"supported":true})"
-    R"(,"enabled":{"supported":false}}}})";
+    R"(,"enabled":{"supported":false}}})";  // its end follows
 
 void append_model(std::string& out, const ServedModel& model) {
     const ModelInfo& info = model.engine->info();
@@ -44,7 +44,9 @@ void append_model(std::string& out, const ServedModel& model) {
     append_int(out, std::min(info.context_tokens, max_output_limit(model)));
     out += R"(,"capabilities":)";
     out += kCapabilities;
-    out += '}';
+    // Recurrent models cannot go back to a prefix.
+    out += R"(,"prompt_caching":{"supported":)";
+    out += info.can_share_prefix ? "true}}}" : "false}}}";
 }
 
 struct ListQuery {

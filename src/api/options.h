@@ -28,6 +28,10 @@ struct ServiceOptions {
     AccessSink* access = nullptr;           // hears of every request that ended; null: none
     std::vector<std::string> cors_origins;  // exact origins, or "*"; empty: no CORS
 
+    // Lines of the system prompt that begin with one of these mean nothing to the model.
+    std::vector<std::string> drop_lines;
+    bool isolate_users = false;  // what is cached for one metadata.user_id serves no other
+
     std::int64_t ping_interval_ms = 10'000;  // silence in a stream before a ping
     std::int64_t header_delay_ms = 10'000;   // streams: 200 leaves at the latest after this
     // Non-streamed answers: after this long 200 leaves and white space keeps the connection alive

@@ -1,5 +1,7 @@
 #include "api/routes.h"
 
+#include <algorithm>
+
 #include "api/json_text.h"
 
 namespace zerohop::api {
@@ -35,11 +37,14 @@ std::string not_found_message(std::string_view path) {
 
 Result<Route> match_route(std::string_view path) {
     constexpr std::string_view kModelPrefix = "/v1/models/";
+    constexpr std::string_view kCachePrefix = "/v1/cache/";
     if (path == "/v1/messages") return Route{RouteId::kMessages, {}};
     if (path == "/v1/messages/count_tokens") return Route{RouteId::kCountTokens, {}};
     if (path == "/v1/auth/token") return Route{RouteId::kToken, {}};
     if (path == "/v1/topology") return Route{RouteId::kTopology, {}};
     if (path == "/v1/config/reload") return Route{RouteId::kReload, {}};
+    if (path == "/v1/cache/warmup") return Route{RouteId::kWarmUp, {}};
+    if (path == "/v1/cache") return Route{RouteId::kCache, {}};
     if (path == "/v1/models") return Route{RouteId::kModelList, {}};
     if (path == "/healthz") return Route{RouteId::kHealth, {}};
     if (path == "/readyz") return Route{RouteId::kReady, {}};
@@ -48,23 +53,39 @@ Result<Route> match_route(std::string_view path) {
         if (!segment.empty() && segment.find('/') == std::string_view::npos)
             return Route{RouteId::kModel, segment};
     }
+    if (path.starts_with(kCachePrefix)) {
+        const std::string_view segment = path.substr(kCachePrefix.size());
+        if (!segment.empty() && segment.find('/') == std::string_view::npos)
+            return Route{RouteId::kCached, segment};
+    }
     return fail(Code::kNotFound, "api", not_found_message(path));
 }
 
-namespace {
-
-bool takes_body(RouteId id) {
-    return id == RouteId::kMessages || id == RouteId::kCountTokens || id == RouteId::kToken ||
-           id == RouteId::kReload;
+std::string_view allowed_methods(RouteId id) {
+    switch (id) {
+        case RouteId::kMessages:
+        case RouteId::kCountTokens:
+        case RouteId::kToken:
+        case RouteId::kReload:
+        case RouteId::kWarmUp:
+            return "POST";
+        case RouteId::kCache:
+            return "GET, HEAD, DELETE";
+        case RouteId::kCached:
+            return "DELETE";
+        default:
+            return "GET, HEAD";
+    }
 }
 
-}  // namespace
-
-std::string_view allowed_methods(RouteId id) { return takes_body(id) ? "POST" : "GET, HEAD"; }
-
 bool method_allowed(RouteId id, std::string_view method) {
-    if (takes_body(id)) return method == "POST";
-    return method == "GET" || method == "HEAD";
+    const std::string_view allowed = allowed_methods(id);
+    for (std::size_t at = 0; at < allowed.size();) {
+        const std::size_t end = std::min(allowed.find(',', at), allowed.size());
+        if (allowed.substr(at, end - at) == method) return true;
+        at = end + 2;
+    }
+    return false;
 }
 
 }  // namespace zerohop::api

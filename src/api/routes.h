@@ -19,13 +19,17 @@ enum class RouteId : std::uint8_t {
     kToken,     // POST /v1/auth/token
     kTopology,  // GET /v1/topology
     kReload,    // POST /v1/config/reload
+    kWarmUp,    // POST /v1/cache/warmup
+    kCache,     // GET, DELETE /v1/cache
+    kCached,    // DELETE /v1/cache/{id}
     kHealth,
     kReady,
 };
 
 struct Route {
     RouteId id = RouteId::kMessages;
-    std::string_view segment;  // kModel: the id, still percent-encoded; points into the path
+    std::string_view
+        segment;  // kModel, kCached: the id, still percent-encoded; points into the path
 };
 
 // Splits on raw '/': a slash inside a model id arrives as %2F and stays one segment.

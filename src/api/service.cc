@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "api/cached.h"
 #include "api/gzip.h"
 #include "api/ids.h"
 #include "api/json_text.h"
@@ -48,6 +49,13 @@ void append_stats(std::string& body, const ServedModel& model) {
     add("output_tokens", stats.output_tokens);
     add("cancelled", stats.cancelled);
     add("last_cancel_ns", stats.last_cancel_ns);
+    add("block_needs", stats.block_needs);
+    add("block_hits", stats.block_hits);
+    add("evicted_blocks", stats.evicted_blocks);
+    add("drafts_proposed", stats.drafts_proposed);
+    add("drafts_accepted", stats.drafts_accepted);
+    add("pool_tokens", stats.pool_tokens);
+    add("host_bytes", stats.host_bytes);
     body += '}';
 }
 
@@ -176,18 +184,26 @@ std::unique_ptr<wire::Exchange> Service::answer(const wire::RequestHead& head,
 
     const std::string_view version_text = head.header("anthropic-version");
     const std::optional<Version> version = parse_version(version_text);
-    const bool models = route->id == RouteId::kModelList || route->id == RouteId::kModel;
-    if (!version && !(models && version_text.empty())) return refuse(unknown_version(version_text));
-    if (models) {
+    const bool messages = route->id == RouteId::kMessages || route->id == RouteId::kCountTokens;
+    if (!version && (messages || !version_text.empty()))
+        return refuse(unknown_version(version_text));
+    if (route->id == RouteId::kModelList || route->id == RouteId::kModel) {
         answer_models(*route, head, responder, context, *decision->admission);
         return std::make_unique<AnsweredExchange>(std::move(decision->admission));
     }
-    if (auto ok = check_content_type(head); !ok) return refuse(ok.error());
+    if (route->id == RouteId::kCache || route->id == RouteId::kCached) {
+        answer_cache(*route, head, decision->principal, responder, context);
+        return std::make_unique<AnsweredExchange>(std::move(decision->admission));
+    }
+    // Warm-ups come from shells, where curl calls every body a form.
+    if (messages)
+        if (auto ok = check_content_type(head); !ok) return refuse(ok.error());
     return std::make_unique<MessagesExchange>(
         options_, catalog_, responder,
         MessagesHead{.endpoint = route->id == RouteId::kCountTokens ? Endpoint::kCountTokens
+                                 : route->id == RouteId::kWarmUp    ? Endpoint::kWarmUp
                                                                     : Endpoint::kMessages,
-                     .version = *version,
+                     .version = version.value_or(Version::k2026_10_21),
                      .answer = std::move(context),
                      .principal = std::move(decision->principal),
                      .record = record,
@@ -246,6 +262,17 @@ void Service::answer_models(const Route& route, const wire::RequestHead& head,
     answer_json(responder, context, 200, std::move(*body));
 }
 
+void Service::answer_cache(const Route& route, const wire::RequestHead& head,
+                           const Principal& principal, wire::Responder& responder,
+                           const AnswerContext& context) const {
+    Result<std::string> body =
+        head.method == "DELETE"
+            ? delete_cached(catalog_, principal, route.segment)
+            : Result<std::string>(list_cached(catalog_, principal, options_.now(), wall_now()));
+    if (!body) return answer_error(responder, context, body.error());
+    answer_json(responder, context, 200, std::move(*body));
+}
+
 // --- CORS
 // -----------------------------------------------------------------------------------------
 
@@ -278,7 +305,7 @@ void Service::add_cors(const wire::RequestHead& head, AnswerContext& context) co
 void Service::answer_preflight(const wire::RequestHead& head, wire::Responder& responder,
                                const AnswerContext& context) const {
     wire::ResponseHead answer = make_head(context, 204, {});
-    answer.headers.push_back({"access-control-allow-methods", "GET, HEAD, POST, OPTIONS"});
+    answer.headers.push_back({"access-control-allow-methods", "GET, HEAD, POST, DELETE, OPTIONS"});
     // What the browser asks for is what it gets: SDKs add headers with every release. The value was
     // checked for illegal bytes when the head was read.
     const std::string_view wanted = head.header("access-control-request-headers");

@@ -40,6 +40,8 @@ class Service final : public wire::Dispatcher {
                           const AnswerContext& context) const;
     void answer_health(RouteId id, std::string_view peer, wire::Responder& responder,
                        const AnswerContext& context) const;
+    void answer_cache(const Route& route, const wire::RequestHead& head, const Principal& principal,
+                      wire::Responder& responder, const AnswerContext& context) const;
     void answer_models(const Route& route, const wire::RequestHead& head,
                        wire::Responder& responder, const AnswerContext& context,
                        const Admission& who) const;

@@ -212,6 +212,7 @@ TEST_F(ServiceTest, ModelsServeBothDialects) {
     EXPECT_EQ(model["max_tokens"], 8192);
     EXPECT_EQ(model["lifecycle"], "active");
     EXPECT_EQ(model["capabilities"]["thinking"]["types"]["disabled"]["supported"], true);
+    EXPECT_EQ(model["capabilities"]["prompt_caching"]["supported"], true);
     // The OpenAI SDK sends no version.
     remove(head, "anthropic-version");
     EXPECT_EQ(send(head).head.status, 200);

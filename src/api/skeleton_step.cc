@@ -1,6 +1,7 @@
 #include "api/skeleton_step.h"
 
 #include <fmt/format.h>
+#include <xxhash.h>
 
 #include <bit>
 #include <vector>
@@ -16,6 +17,28 @@ constexpr std::size_t kKeptArenaBytes = 1024 * 1024;
 skeleton::Role role_of(Role role) {
     if (role == Role::kSystem) return skeleton::Role::kSystem;
     return role == Role::kAssistant ? skeleton::Role::kAssistant : skeleton::Role::kUser;
+}
+
+// Of all anchors' contents in their order, length first; 0 without any.
+StructureKey anchors_of(const skeleton::Analysis& analysis) {
+    StructureKey key;
+    for (const skeleton::Node& node : analysis.nodes) {
+        if (node.kind != skeleton::Kind::kAnchor) continue;
+        const std::string_view content =
+            analysis.blocks[node.block].substr(node.name, node.name_size);
+        const std::uint64_t chained[] = {key.lo, key.hi, content.size()};
+        const std::uint64_t seed = XXH3_64bits(chained, sizeof chained);
+        const XXH128_hash_t hash = XXH3_128bits_withSeed(content.data(), content.size(), seed);
+        key = {.lo = hash.low64, .hi = hash.high64};
+    }
+    return key;
+}
+
+StructureKey mixed(const skeleton::Key& key, const StructureKey& anchors) {
+    if (anchors.empty()) return {.lo = key.low, .hi = key.high};
+    const std::uint64_t both[] = {key.low, key.high, anchors.lo, anchors.hi};
+    const XXH128_hash_t hash = XXH3_128bits(both, sizeof both);
+    return {.lo = hash.low64, .hi = hash.high64};
 }
 
 }  // namespace
@@ -37,10 +60,14 @@ Result<SkeletonSummary> SkeletonStep::read(const Request& request, bool strict) 
     const skeleton::Analysis analysis =
         skeleton::analyze({.messages = messages}, arena, {.strict = strict});
     if (analysis.error_count > 0) count(analysis, request.id);
-    Result<SkeletonSummary> out = SkeletonSummary{.whole = analysis.whole,
-                                                  .last_turn = analysis.last_turn,
-                                                  .system_tools = analysis.system_tools,
-                                                  .header = skeleton::header_value(analysis)};
+    const StructureKey anchors = anchors_of(analysis);
+    Result<SkeletonSummary> out = SkeletonSummary{
+        .whole = analysis.whole,
+        .last_turn = analysis.last_turn,
+        .system_tools = analysis.system_tools,
+        .structure = {mixed(analysis.whole, anchors), mixed(analysis.last_turn, anchors),
+                      mixed(analysis.system_tools, anchors)},
+        .header = skeleton::header_value(analysis)};
     if (strict && !analysis.errors.empty()) {
         const skeleton::ParseError& first = analysis.errors.front();
         out = fail(Code::kInvalidRequest, "skeleton",

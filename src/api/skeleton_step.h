@@ -19,6 +19,9 @@ namespace zerohop::api {
 
 struct SkeletonSummary {
     skeleton::Key whole, last_turn, system_tools;
+    // The same chain for the caches: what semantic anchors hold, wherever they stand, is part of
+    // each.
+    std::array<StructureKey, 3> structure;
     std::string header;  // value of x-anthropic-skeleton
 };
 

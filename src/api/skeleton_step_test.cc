@@ -28,6 +28,32 @@ TEST(SkeletonStep, WordsDoNotCountStructureDoes) {
     EXPECT_EQ(a->header, "key=" + a->whole.hex() + ";complexity=3;volatile=0");
 }
 
+// The caches must keep apart what an anchor tells apart, whichever key of the chain they find.
+TEST(SkeletonStep, AnchorsArePartOfEveryKeyOfTheCaches) {
+    SkeletonStep step;
+    const auto keys = [&](std::string first, std::string last) {
+        Request request = request_of(std::move(first));
+        request.turns.push_back({Role::kAssistant, {"Yes."}});
+        request.turns.push_back({Role::kUser, {std::move(last)}});
+        return step.read(request, false)->structure;
+    };
+    const std::string a = "<semantic_anchor>AAPL</semantic_anchor>";
+    const std::string b = "<semantic_anchor>MSFT</semantic_anchor>";
+    const auto none = keys("x", "y"), one = keys(a, "y"), other = keys(b, "y"), both = keys(a, b);
+    for (std::size_t i = 0; i < one.size(); ++i) {
+        EXPECT_FALSE(one[i].empty());
+        EXPECT_EQ(one[i], keys(a, "z")[i]);
+        EXPECT_NE(one[i], other[i]);
+        EXPECT_NE(one[i], none[i]);
+        EXPECT_NE(one[i], both[i]);
+        EXPECT_NE(keys(b, a)[i], both[i]);
+        for (std::size_t j = 0; j < i; ++j) EXPECT_NE(one[i], one[j]);
+    }
+    const auto plain = step.read(request_of("x"), false);
+    EXPECT_EQ(plain->structure[0].hi, plain->whole.high);
+    EXPECT_EQ(plain->structure[0].lo, plain->whole.low);
+}
+
 TEST(SkeletonStep, ErrorsAreCountedAndFailOnlyWhenAsked) {
     SkeletonStep step;
     const std::string bad = "<doc>never closed & raw";
@@ -51,6 +77,7 @@ TEST_F(ServiceTest, SkeletonHeaderComesWhenAsked) {
         push(done_event(StopReason::kEndTurn, 1, 1));
         EXPECT_EQ(r.head.status, 200);
         EXPECT_EQ(r.header("x-anthropic-skeleton").starts_with("key="), !name.empty()) << name;
+        EXPECT_EQ(r.header("x-anthropic-skeleton").ends_with(";dropped=0"), !name.empty()) << name;
     }
 }
 

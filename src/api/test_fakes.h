@@ -114,6 +114,10 @@ class FakeEngine final : public EnginePort {
         at_once.reset();
     }
     EngineStats stats_approx() const override { return {}; }
+    std::shared_ptr<const CacheList> cached_approx() const override { return cached; }
+    void forget_cached(std::string_view workspace, std::uint64_t id) override {
+        forgotten += std::string(workspace) + "/" + std::to_string(id) + " ";
+    }
     void drain() override {}
     void stop() override {}
     void notify() noexcept override { ++notified; }
@@ -122,6 +126,8 @@ class FakeEngine final : public EnginePort {
     RequestPtr request;
     StreamPtr stream;
     std::unique_ptr<Event> at_once;  // the answer that comes before submit returns
+    std::shared_ptr<const CacheList> cached;
+    std::string forgotten;  // "workspace/id " of each call
     int submitted = 0, notified = 0;
 };
 

@@ -18,9 +18,13 @@ namespace zerohop::api {
 using nlohmann::json;
 
 struct CountedAdmission final : Admission {
-    explicit CountedAdmission(int& live) : live_(live) { ++live_; }
+    CountedAdmission(int& live, std::string hinted) : live_(live), hinted_(std::move(hinted)) {
+        ++live_;
+    }
     ~CountedAdmission() override { --live_; }
+    std::string_view hinted_model() const override { return hinted_; }
     int& live_;
+    std::string hinted_;
 };
 
 struct FakePolicy final : HeadPolicy {
@@ -29,13 +33,16 @@ struct FakePolicy final : HeadPolicy {
         if (refusal) return std::unexpected(*refusal);
         HeadDecision decision;
         decision.principal.workspace = "w1";
+        decision.principal.admin = admin;
         decision.response_headers = {{"anthropic-ratelimit-requests-limit", "10"}};
-        decision.admission = std::make_unique<CountedAdmission>(live);
+        decision.admission = std::make_unique<CountedAdmission>(live, hinted);
         (void)head;
         return decision;
     }
     std::optional<Error> refusal;
     int asked = 0, live = 0;
+    bool admin = false;
+    std::string hinted;  // model
 };
 
 struct SseEvent {

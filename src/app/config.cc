@@ -113,7 +113,7 @@ class Reader {
                  const std::string& prefix, std::string_view shown_prefix) const {
         for (const auto& [key, node] : table) {
             const std::string name = prefix + std::string(key.str());
-            if (prefix.empty() && is_list(name)) continue;  // read by list()
+            if (shown_prefix.empty() && is_list(name)) continue;  // read by list()
             const auto field = std::find_if(fields.begin(), fields.end(),
                                             [&](const auto& f) { return f.name == name; });
             const std::string full = fmt::format("{}{}", shown_prefix, name);
@@ -142,7 +142,7 @@ class Reader {
     Status list(const toml::table& root, std::string_view name,
                 const std::vector<Field<Owner>>& fields, std::string Owner::* needed,
                 std::string_view needed_name, std::vector<Owner>& out) const {
-        const toml::node* node = root.get(name);
+        const toml::node* node = root.at_path(name).node();
         if (node == nullptr) return {};
         const toml::array* array = node->as_array();
         if (array == nullptr || !array->is_homogeneous(toml::node_type::table))
@@ -163,7 +163,7 @@ class Reader {
 
   private:
     static bool is_list(std::string_view name) {
-        return name == "model" || name == "lane" || name == "workspace";
+        return name == "model" || name == "lane" || name == "workspace" || name == "cache.warmup";
     }
     static std::string unit_words(std::string_view unit) {
         return unit.empty() ? std::string() : fmt::format(" of {}", unit);
@@ -185,7 +185,7 @@ std::string value_as_toml(const FieldRef& ref) {
     if (bool* const* flag = std::get_if<bool*>(&ref)) return **flag ? "true" : "false";
     if (std::int64_t* const* number = std::get_if<std::int64_t*>(&ref))
         return fmt::format("{}", **number);
-    if (double* const* real = std::get_if<double*>(&ref)) return fmt::format("{:.1f}", **real);
+    if (double* const* real = std::get_if<double*>(&ref)) return fmt::format("{:#}", **real);
     if (std::string* const* text = std::get_if<std::string*>(&ref))
         return fmt::format("\"{}\"", **text);
     std::vector<std::string> quoted;
@@ -234,6 +234,9 @@ Result<Config> parse_config(std::string_view toml_text, std::string_view source_
         return std::unexpected(s.error());
     Status s = reader.list(root, "lane", lane_fields(), &LaneConfig::name, "name", config.lanes);
     if (s)
+        s = reader.list(root, "cache.warmup", warm_up_fields(), &WarmUpConfig::model, "model",
+                        config.cache.warm_ups);
+    if (s)
         s = reader.list(root, "workspace", workspace_fields(), &WorkspaceConfig::name, "name",
                         config.workspaces);
     if (s)
@@ -258,6 +261,23 @@ ModelConfig model_from_flag(std::string_view flag) {
     return model;
 }
 
+namespace {
+
+Status check_warm_up(const WarmUpConfig& warm_up, bool known) {
+    if (!known)
+        return fail(
+            Code::kInvalidRequest, "config",
+            fmt::format("cache.warmup.model is \"{}\", which no model is called", warm_up.model));
+    const auto given = [](const std::string& text) { return text.empty() ? 0 : 1; };
+    if (given(warm_up.system) + given(warm_up.prompt) + given(warm_up.file) == 1) return {};
+    return fail(Code::kInvalidRequest, "config",
+                fmt::format("the cache.warmup of model \"{}\" must have one of system, prompt and "
+                            "file",
+                            warm_up.model));
+}
+
+}  // namespace
+
 Status finish_config(Config& config) {
     if (config.tls.certificate.empty() != config.tls.key.empty())
         return fail(Code::kInvalidRequest, "config",
@@ -268,7 +288,7 @@ Status finish_config(Config& config) {
                     fmt::format("limits.total_buffer_bytes = {} cannot hold one body of "
                                 "limits.body_bytes = {}: raise the one or lower the other",
                                 config.limits.total_buffer_bytes, config.limits.body_bytes));
-    std::set<std::string> names;
+    std::set<std::string, std::less<>> names;
     for (ModelConfig& model : config.models) {
         if (model.id.empty()) {
             model.id = model.path.starts_with("null:")
@@ -284,6 +304,8 @@ Status finish_config(Config& config) {
                                         "(--model PATH=ID or id = \"…\")",
                                         name));
     }
+    for (const WarmUpConfig& warm_up : config.cache.warm_ups)
+        if (Status s = check_warm_up(warm_up, names.contains(warm_up.model)); !s) return s;
     return {};
 }
 
@@ -318,6 +340,10 @@ std::string documented_defaults() {
                   "One table per lane; without any there are default, low-latency (one reserved "
                   "sequence) and batch.",
                   "lane");
+    describe_list(out, warm_up_fields(),
+                  "One table per prompt that is computed before the server is ready: model and one "
+                  "of system, prompt and file.",
+                  "cache.warmup");
     describe_list(out, workspace_fields(),
                   "One table per workspace whose limits are not those of [quota].", "workspace");
     describe_list(out, model_fields(),

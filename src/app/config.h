@@ -55,6 +55,16 @@ struct WorkspaceConfig {
     std::int64_t output_tokens = 0;
 };
 
+// A prompt whose KV is computed before the server is ready.
+struct WarmUpConfig {
+    std::string model;   // id or alias
+    std::string system;  // one of system, prompt and file
+    std::string prompt;  // tagged text
+    std::string file;    // the same, read at start
+    std::string ttl = "1h";
+    std::string workspace = "default";
+};
+
 struct Config {
     struct Server {
         std::vector<std::string> listen = {"127.0.0.1:8080"};
@@ -113,6 +123,16 @@ struct Config {
         std::string cache_dir;
         std::int64_t tokenizer_threads = 2;
     } engine;
+    struct Cache {
+        bool prefix = true;
+        bool drafts = true;
+        std::string isolate = "workspace";
+        std::int64_t host_mb = -1;
+        std::int64_t draft_mb = 64;
+        double pin_share = 0.25;
+        std::vector<std::string> drop_lines = {"x-anthropic-billing-header:"};
+        std::vector<WarmUpConfig> warm_ups;  // [[cache.warmup]]
+    } cache;
     std::vector<LaneConfig> lanes;  // empty: default, low-latency, batch
     std::vector<WorkspaceConfig> workspaces;
     std::vector<ModelConfig> models;
@@ -136,6 +156,7 @@ struct Field {
 const std::vector<Field<Config>>& config_fields();
 const std::vector<Field<ModelConfig>>& model_fields();
 const std::vector<Field<LaneConfig>>& lane_fields();
+const std::vector<Field<WarmUpConfig>>& warm_up_fields();
 const std::vector<Field<WorkspaceConfig>>& workspace_fields();
 
 // Reads a TOML file over the defaults. All errors name the file, the line and what to write

@@ -7,6 +7,7 @@ namespace {
 
 #define ZH_FIELD(member) [](Config& c) -> FieldRef { return &c.member; }
 #define ZH_LANE(member) [](LaneConfig& l) -> FieldRef { return &l.member; }
+#define ZH_WARM_UP(member) [](WarmUpConfig& w) -> FieldRef { return &w.member; }
 #define ZH_WORKSPACE(member) [](WorkspaceConfig& w) -> FieldRef { return &w.member; }
 #define ZH_MODEL(member) [](ModelConfig& m) -> FieldRef { return &m.member; }
 
@@ -288,6 +289,82 @@ const std::vector<Field<Config>>& config_fields() {
          64,
          {},
          ZH_FIELD(engine.tokenizer_threads)},
+        {"cache.prefix",
+         "",
+         "Requests of a workspace share the KV of what their prompts begin with.",
+         0,
+         0,
+         {},
+         ZH_FIELD(cache.prefix)},
+        {"cache.drafts",
+         "",
+         "Earlier outputs of one prompt structure propose tokens that the model then verifies; "
+         "answers stay those of the model.",
+         0,
+         0,
+         {},
+         ZH_FIELD(cache.drafts)},
+        {"cache.isolate", "",
+         "Whose caches are shared: those of a workspace, or those of one metadata.user_id within "
+         "it.",
+         0, 0, "workspace|user", ZH_FIELD(cache.isolate)},
+        {"cache.host_mb",
+         "MiB",
+         "Memory of each model for prefixes that its KV pool has no room for; -1: chosen from the "
+         "free memory.",
+         -1,
+         1LL << 30,
+         {},
+         ZH_FIELD(cache.host_mb)},
+        {"cache.draft_mb",
+         "MiB",
+         "Memory of each model for what earlier outputs said.",
+         1,
+         1LL << 20,
+         {},
+         ZH_FIELD(cache.draft_mb)},
+        {"cache.pin_share",
+         "",
+         "Share of a model's KV pool that one workspace may keep by cache_control and warm-ups.",
+         0,
+         1,
+         {},
+         ZH_FIELD(cache.pin_share)},
+        {"cache.drop_lines",
+         "prefixes",
+         "Lines of the system prompt that begin so change with every call and mean nothing: they "
+         "are dropped before the model sees them.",
+         0,
+         0,
+         {},
+         ZH_FIELD(cache.drop_lines)},
+    };
+    return fields;
+}
+
+const std::vector<Field<WarmUpConfig>>& warm_up_fields() {
+    static const std::vector<Field<WarmUpConfig>> fields = {
+        {"model", "", "Id or alias of the model.", 0, 0, {}, ZH_WARM_UP(model)},
+        {"system", "", "The system prompt, as it is.", 0, 0, {}, ZH_WARM_UP(system)},
+        {"prompt",
+         "",
+         "A prompt with <system>, <user> and <assistant> tags; text outside of them is the "
+         "user's.",
+         0,
+         0,
+         {},
+         ZH_WARM_UP(prompt)},
+        {"file", "path", "A file that holds such a prompt.", 0, 0, {}, ZH_WARM_UP(file)},
+        {"ttl", "", "How long nothing else takes its place; each use starts it again.", 0, 0,
+         "5m|1h", ZH_WARM_UP(ttl)},
+        {"workspace",
+         "",
+         "Whose requests find it; keys from the configuration and requests without a key are of "
+         "\"default\".",
+         0,
+         0,
+         {},
+         ZH_WARM_UP(workspace)},
     };
     return fields;
 }

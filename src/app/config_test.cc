@@ -57,6 +57,46 @@ TEST(Config, LanesAndWorkspacesAreTables) {
     EXPECT_NE(error_of("lane = 5").find("[[lane]]"), std::string::npos);
 }
 
+TEST(Config, CachesAndTheirWarmUps) {
+    const Result<Config> defaults = parse_config(documented_defaults(), "defaults");
+    ASSERT_TRUE(defaults) << defaults.error().detail;
+    EXPECT_EQ(defaults->cache.pin_share, 0.25);
+    EXPECT_EQ(defaults->cache.host_mb, -1);
+    EXPECT_EQ(defaults->cache.drop_lines, Config().cache.drop_lines);
+    EXPECT_EQ(defaults->cache.drop_lines.size(), 1U);
+    Result<Config> config = parse_config(
+        "[cache]\nprefix = false\nisolate = \"user\"\npin_share = 1\ndrop_lines = []\n"
+        "[[cache.warmup]]\nmodel = \"one\"\nsystem = \"Be brief.\"\n"
+        "[[cache.warmup]]\nmodel = \"1\"\nprompt = \"<user>x</user>\"\nttl = \"5m\"\n"
+        "workspace = \"team-a\"\n"
+        "[[model]]\npath = \"one.gguf\"\naliases = [\"1\"]\n",
+        "test.toml");
+    ASSERT_TRUE(config) << config.error().detail;
+    EXPECT_FALSE(config->cache.prefix);
+    EXPECT_TRUE(config->cache.drafts);
+    EXPECT_TRUE(config->cache.drop_lines.empty());
+    ASSERT_EQ(config->cache.warm_ups.size(), 2U);
+    EXPECT_EQ(config->cache.warm_ups[0].ttl, "1h");
+    EXPECT_EQ(config->cache.warm_ups[1].workspace, "team-a");
+    EXPECT_TRUE(finish_config(*config));
+    config->cache.warm_ups[0].file = "x";
+    EXPECT_NE(finish_config(*config).error().detail.find("one of system, prompt and file"),
+              std::string::npos);
+    config->cache.warm_ups[0] = {.model = "two", .system = "x"};
+    EXPECT_NE(finish_config(*config).error().detail.find("\"two\", which no model is called"),
+              std::string::npos);
+    EXPECT_NE(error_of("[[cache.warmup]]\nsystem = \"x\"").find("cache.warmup.model is missing"),
+              std::string::npos);
+    EXPECT_NE(error_of("[[cache.warmup]]\nmodel = \"x\"\nttl = \"2h\"").find("5m|1h"),
+              std::string::npos);
+    EXPECT_NE(error_of("[cache]\nwarmup = 5").find("[[cache.warmup]]"), std::string::npos);
+    EXPECT_NE(error_of("[cache]\npin_share = 1.5").find("between 0 and 1"), std::string::npos);
+    EXPECT_NE(error_of("[cache]\nprefixes = true").find("did you mean cache.prefix?"),
+              std::string::npos);
+    EXPECT_NE(error_of("[[model]]\npath = \"x\"\nlane = 2").find("unknown key model.lane"),
+              std::string::npos);
+}
+
 TEST(Config, UnknownKeysNameTheNearest) {
     EXPECT_NE(error_of("[server]\nlisen = []")
                   .find("test.toml:2: unknown key server.lisen; did you mean server.listen?"),

@@ -55,6 +55,11 @@ Result<engine::LlamaOptions> llama_options(const ModelConfig& model, const Confi
     options.gpu_layers = clamped<std::int32_t>(model.gpu_layers);
     options.queue_requests = clamped<std::int32_t>(model.queue_requests);
     options.queue_tokens = model.queue_tokens;
+    options.prefix_cache = config.cache.prefix;
+    options.drafts = config.cache.drafts;
+    options.cache_host_bytes = config.cache.host_mb < 0 ? -1 : config.cache.host_mb << 20;
+    options.draft_bytes = config.cache.draft_mb << 20;
+    options.pin_share = config.cache.pin_share;
     options.tokenizer_threads = clamped<std::int32_t>(config.engine.tokenizer_threads);
     options.sampling = sampling_defaults(model);
     return options;

@@ -16,6 +16,7 @@
 #include "app/access_log.h"
 #include "app/admission.h"
 #include "app/version.h"
+#include "app/warm_up.h"
 #include "base/log.h"
 #include "net/dev_cert.h"
 #include "net/server.h"
@@ -225,6 +226,8 @@ Status Server::Parts::start_api() {
         std::max(config.limits.total_buffer_bytes / 2, config.limits.body_bytes));
     options.body_budget = body_budget.get();
     options.cors_origins = config.api.cors_origins;
+    options.drop_lines = config.cache.drop_lines;
+    options.isolate_users = config.cache.isolate == "user";
     options.ping_interval_ms = config.api.ping_s * 1000;
     options.header_delay_ms = config.api.header_delay_s * 1000;
     options.whole_keepalive_ms = config.api.keepalive_whitespace_s * 1000;
@@ -333,6 +336,7 @@ Result<std::unique_ptr<Server>> Server::start(const Config& config, const Progre
         return std::unexpected(listeners.error());
     if (Status s = parts.load_engines(progress); !s) return std::unexpected(s.error());
     if (Status s = parts.start_api(); !s) return std::unexpected(s.error());
+    warm_up_all(config, parts.service->catalog(), progress);
     if (Status s = parts.start_net(); !s) return std::unexpected(s.error());
     for (const auto& engine : parts.engines)
         log_info("app", "serving {}: {} tokens of context", engine->info().id,

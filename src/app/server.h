@@ -1,6 +1,6 @@
 // Server: wires the modules together and owns start and stop order.
 //
-//     start:  engines (load, measure)  →  API service  →  listeners
+//     start:  engines (load, measure)  →  API service  →  warm-ups  →  listeners
 //     stop:   readiness off, GOAWAY / connection: close  →  running answers end or the deadline
 //     comes
 //             →  engines stop (the rest gets error events)  →  last bytes flushed  →  listeners,
