@@ -78,6 +78,8 @@ Result<std::unique_ptr<EnginePort>> load_model(const ModelConfig& model, const C
     if (!options) return std::unexpected(options.error());
     options->gauge = std::move(gauge);
     options->lane_reserved = lane_reservations(config);
+    for (const admit::Lane& lane : lanes_of(config))
+        options->lane_beside.push_back(lane.beside_step_tokens);
     return engine::load_llama(*options, [&](std::string_view stage, double share) {
         if (progress)
             progress(fmt::format("{}: {}", options->id, stage), static_cast<float>(share));

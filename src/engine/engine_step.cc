@@ -28,6 +28,7 @@ bool LlamaEngine::plan_step(MonoNs now) {
             runnable_sequences_.push_back(sequence.get());
         }
         planner_.plan(runnable_, now, plan_);
+        cap_beside_lanes();
         step_.clear();
         step_decoding_ = 0;
         std::int32_t prefill = 0;
@@ -48,6 +49,31 @@ bool LlamaEngine::plan_step(MonoNs now) {
         add_drafts();
         if (make_room()) return true;
     }
+}
+
+// While a lane with a cap has a prompt in the step, the prompts of others get no more than that.
+void LlamaEngine::cap_beside_lanes() {
+    const auto lane_of = [&](const sched::Share& share) {
+        return runnable_sequences_[share.index]->request->lane;
+    };
+    const auto cap_of = [&](std::uint8_t lane) {
+        return lane < options_.lane_beside.size() ? options_.lane_beside[lane] : 0U;
+    };
+    std::int64_t cap = 0;
+    std::uint8_t capping = 0;
+    for (const sched::Share& share : plan_) {
+        const std::int64_t own = cap_of(lane_of(share));
+        if (runnable_[share.index].decoding || own == 0 || (cap != 0 && own >= cap)) continue;
+        cap = own;
+        capping = lane_of(share);
+    }
+    if (cap == 0) return;
+    for (sched::Share& share : plan_) {
+        if (runnable_[share.index].decoding || lane_of(share) == capping) continue;
+        share.tokens = static_cast<std::int32_t>(std::min<std::int64_t>(share.tokens, cap));
+        cap -= share.tokens;
+    }
+    std::erase_if(plan_, [](const sched::Share& share) { return share.tokens == 0; });
 }
 
 void LlamaEngine::add_drafts() {

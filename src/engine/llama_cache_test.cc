@@ -185,81 +185,84 @@ TEST(LlamaCache, SharedCellsGiveTheLogitsOfUnsharedOnes) {
     EXPECT_GT(shared.compared, 10);
 }
 
-// Drafts and caches on against off: the same text, or a first difference between two tokens that
-// the model likes equally well within what the shape of a batch alone changes.
+struct Output {
+    std::vector<std::string> texts;
+    std::vector<std::vector<std::int32_t>> tokens;  // of the requests, one by one
+    std::vector<std::int32_t> prompts;
+    EngineStats stats;
+};
+
+std::string short_prompt(int i) {
+    return "List " + std::to_string(i % 7) + " facts about " + filler(3, static_cast<unsigned>(i)) +
+           "and repeat: " + filler(6, static_cast<unsigned>(i / 4));
+}
+
+constexpr int kPrompts = 200, kTokens = 12;
+
+Output answer_all(LlamaOptions options, bool one_by_one) {
+    Output out;
+    std::vector<std::int32_t> tokens;
+    options.threads = 2;
+    if (one_by_one)
+        options.on_step = [&](const StepRecord& record) {
+            for (const StepToken& token : record.tokens) tokens.push_back(token.token);
+        };
+    auto engine = load(options);
+    const int width = one_by_one ? 1 : 8;
+    for (int i = 0; i < kPrompts; i += width) {
+        std::vector<StreamPtr> streams;
+        tokens.clear();
+        for (int k = i; k < i + width; ++k)
+            streams.push_back(submit(*engine, ask_as("a", short_prompt(k), kTokens)));
+        for (const StreamPtr& stream : streams) {
+            const Answer answer = wait_for(*stream);
+            out.texts.push_back(answer.text);
+            out.prompts.push_back(answer.prepared);
+        }
+        out.tokens.push_back(tokens);
+    }
+    out.stats = engine->stats_approx();
+    return out;
+}
+
+// With bf16, where llama.cpp computes a row alike in whatever batch it stands.
+//
+// Drafts, eight at once, against none, one by one: the same texts. Caches too: what is shared lies
+// elsewhere in the pool, which moves sums; where texts part, the two tokens are a tie within what
+// the place of cells alone changes.
 TEST(LlamaCache, TextIsThatOfAPlainEngine) {
     NEED_MODEL();
-    constexpr int kPrompts = 200, kTokens = 12;
-    const auto prompt = [](int i) {
-        return "List " + std::to_string(i % 7) + " facts about " +
-               filler(3, static_cast<unsigned>(i)) +
-               "and repeat: " + filler(6, static_cast<unsigned>(i / 4));
-    };
-    struct Output {
-        std::vector<std::string> texts;
-        std::vector<std::vector<std::int32_t>> tokens;  // of the requests, when recorded
-        std::vector<std::int32_t> prompts;
-        EngineStats stats;
-    };
-    const auto all = [&](LlamaOptions options, bool one_by_one) {
-        Output out;
-        std::vector<std::int32_t> tokens;
-        if (one_by_one)
-            options.on_step = [&](const StepRecord& record) {
-                for (const StepToken& token : record.tokens) tokens.push_back(token.token);
-            };
-        auto engine = load(options);
-        const int width = one_by_one ? 1 : 8;
-        for (int i = 0; i < kPrompts; i += width) {
-            std::vector<StreamPtr> streams;
-            tokens.clear();
-            for (int k = i; k < i + width; ++k)
-                streams.push_back(submit(*engine, ask_as("a", prompt(k), kTokens)));
-            for (const StreamPtr& stream : streams) {
-                const Answer answer = wait_for(*stream);
-                out.texts.push_back(answer.text);
-                out.prompts.push_back(answer.prepared);
-            }
-            out.tokens.push_back(tokens);
-        }
-        out.stats = engine->stats_approx();
-        return out;
-    };
-    LlamaOptions plain = base_options();
-    plain.threads = 2;
-    plain.prefix_cache = plain.drafts = plain.side_prefill = false;
-    LlamaOptions with_all = base_options();
-    with_all.threads = 2;
-    const Output with = all(with_all, false), without = all(plain, true);
-    EXPECT_GT(with.stats.drafts_accepted, 50U);
-    EXPECT_GT(with.stats.block_hits, 100U);
-    EXPECT_EQ(without.stats.drafts_proposed, 0U);
-    plain.threads = 1;
-    Bare bare(plain);
-    float tolerance = 0;
-    for (std::size_t i = 0; i < kPrompts; i += 25)
-        tolerance = std::max(tolerance, shape_tolerance(bare, without.tokens[i], 8));
-    EXPECT_LT(tolerance, 1.0F);  // docs/limits.md tells what it is
-    struct Difference {
-        std::size_t prompt = 0;
-        float gap = 0;
-    };
-    std::vector<Difference> differences;
-    float largest = 0;
+    LlamaOptions none = base_options();
+    none.kv_type = "bf16";
+    none.prefix_cache = none.drafts = none.side_prefill = false;
+    const Output plain = answer_all(none, true);
+    EXPECT_EQ(plain.stats.drafts_proposed, 0U);
+    LlamaOptions options = none;
+    options.drafts = true;
+    const Output drafted = answer_all(options, false);
+    EXPECT_GT(drafted.stats.drafts_accepted, 0U);  // few: they must be worth their time
+    EXPECT_EQ(drafted.texts, plain.texts);
+
+    options.prefix_cache = options.side_prefill = true;
+    const Output cached = answer_all(options, false);
+    EXPECT_GT(cached.stats.block_hits, 100U);
+    Bare bare(none);
+    float tolerance = 0, largest = 0;
+    int different = 0;
     for (std::size_t i = 0; i < kPrompts; ++i) {
-        if (with.texts[i] == without.texts[i]) continue;
+        const std::vector<std::int32_t>& tokens = plain.tokens[i];
+        if (i % 10 == 0) tolerance = std::max(tolerance, place_tolerance(bare, tokens));
+        if (cached.texts[i] == plain.texts[i]) continue;
+        ++different;
         const FirstDifference d = first_difference(
-            bare, without.tokens[i], static_cast<std::size_t>(without.prompts[i]), with.texts[i]);
-        tolerance = std::max(
-            tolerance, shape_tolerance(bare, std::span(without.tokens[i]).first(d.tokens), 3));
-        differences.push_back({.prompt = i, .gap = d.gap});
+            bare, tokens, static_cast<std::size_t>(plain.prompts[i]), cached.texts[i]);
         largest = std::max(largest, d.gap);
+        tolerance = std::max(tolerance, place_tolerance(bare, std::span(tokens).first(d.tokens)));
     }
-    for (const Difference& d : differences)
-        EXPECT_LE(d.gap, tolerance) << with.texts[d.prompt] << "\n" << without.texts[d.prompt];
-    const int different = static_cast<int>(differences.size());
-    printf("%d of %d differ, by at most %.3f; batch shapes alone: %.3f\n", different, kPrompts,
+    printf("%d of %d differ, by at most %.3f; places of cells alone: %.3f\n", different, kPrompts,
            static_cast<double>(largest), static_cast<double>(tolerance));
+    EXPECT_LE(largest, tolerance);
+    EXPECT_LE(different, kPrompts / 8);
 }
 
 // Drafts on against off at temperature 1: the two-token completions of one prompt are distributed

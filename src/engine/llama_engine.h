@@ -73,12 +73,15 @@ struct LlamaOptions {
     std::int64_t queue_tokens = 1 << 20;       // their prompt and expected output in total
     std::shared_ptr<admit::QueueGauge> gauge;  // kept up to date for whoever asks; may be null
     std::vector<std::uint32_t> lane_reserved;  // slots by lane index (wait_queue.h)
-    bool side_prefill = true;                  // long prompts in a context of their own (on a CPU)
-    bool prefix_cache = true;                  // requests share the KV of what they begin with
-    bool drafts = true;                        // outputs of one structure run on verified drafts
-    std::int64_t cache_host_bytes = -1;        // saved prefixes in host memory; -1: by free memory
-    std::int64_t draft_bytes = 64LL << 20;     // what earlier outputs are remembered in
-    double pin_share = 0.25;                   // of the KV pool, that one workspace may pin
+    // By lane: prompt tokens of other lanes in a step while this one has a prompt to compute; 0:
+    // any.
+    std::vector<std::uint32_t> lane_beside;
+    bool side_prefill = true;               // long prompts in a context of their own (on a CPU)
+    bool prefix_cache = true;               // requests share the KV of what they begin with
+    bool drafts = true;                     // outputs of one structure run on verified drafts
+    std::int64_t cache_host_bytes = -1;     // saved prefixes in host memory; -1: by free memory
+    std::int64_t draft_bytes = 64LL << 20;  // what earlier outputs are remembered in
+    double pin_share = 0.25;                // of the KV pool, that one workspace may pin
     std::int32_t tokenizer_threads = 2;
     std::int32_t tokenizer_queue = 256;  // requests waiting to be tokenized
 

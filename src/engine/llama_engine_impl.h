@@ -127,6 +127,7 @@ class LlamaEngine final : public EnginePort {
 
     // (engine_step.cc)
     bool plan_step(MonoNs now);
+    void cap_beside_lanes();
     void add_drafts();
     bool make_room();
     void run_step();
