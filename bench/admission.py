@@ -290,8 +290,10 @@ def waiting(args, out):
                     say(f"{rep} repetitions: --budget-s leaves no time for more")
                     break
                 ratios.append(asyncio.run(high_beside_low(server, secrets, args, rng)))
+                out["high_ttft_ratio"] = figure(ratios, 1.5, "lower")
                 say(f"high/unloaded {ratios[-1]:.2f}")
                 extra.append(asyncio.run(low_extra(server, secrets, args, rng)))
+                out["low_extra_ms"] = figure(extra, 100, "lower", 1)
                 say(f"low extra {extra[-1]:.0f} ms")
                 many, few = ((64, 4) if rep % 2 == 0 else (4, 64))
                 got = {n: asyncio.run(throughput_beside(server, secrets, args, rng, n)) for n in (many, few)}
@@ -300,8 +302,6 @@ def waiting(args, out):
                 fair.append(got[64] / got[4])
                 say(f"fair {fair[-1]:.2f}")
                 longest = max(longest, time.monotonic() - began)
-                out["high_ttft_ratio"] = figure(ratios, 1.5, "lower")
-                out["low_extra_ms"] = figure(extra, 100, "lower", 1)
                 out["fair_ratio"] = figure(fair, 0.9)
             out["overload_lost"] = asyncio.run(overload(server, secrets, args, rng))
 
