@@ -1,9 +1,9 @@
 // Admission: the keys, the topology and the head decisions of a running server.
 //
 // Owning thread: main (control): open() and start() at start-up, tick() every half second,
-// reload() on SIGHUP or when an admin asks. policy() is then used by all I/O threads. The two hooks that `api` calls
-// (answer_token, answer_topology) run on I/O threads and do not block.
-// Errors: open() and start() give one line for exit code 2; reload() leaves in force what was.
+// reload() on SIGHUP or when an admin asks. policy() is then used by all I/O threads. The two hooks
+// that `api` calls (answer_token, answer_topology) run on I/O threads and do not block. Errors:
+// open() and start() give one line for exit code 2; reload() leaves in force what was.
 #pragma once
 
 #include <memory>
