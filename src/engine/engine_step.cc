@@ -130,6 +130,11 @@ void LlamaEngine::run_step() {
         (void)compute(all.subspan(step_decoding_));
 }
 
+// In the chunks that long prompts are computed in.
+double LlamaEngine::prefill_token_ns() const {
+    return side_ != nullptr ? side_->expected_ns(1) : planner_.prefill_token_ns();
+}
+
 bool LlamaEngine::compute(std::span<InStep> parts) {
     if (parts.empty()) return true;
     fill_batch(parts);
@@ -151,9 +156,11 @@ bool LlamaEngine::compute(std::span<InStep> parts) {
     if (rc == 0 && prefill == 0) governor_.observe(static_cast<double>(took) / expected);
     if (!after_call(rc, parts)) return false;
     planner_.observe(decoding, prefill, took);
-    prefill_token_ns_.store(planner_.prefill_token_ns(), std::memory_order_relaxed);
+    prefill_token_ns_.store(prefill_token_ns(), std::memory_order_relaxed);
     decode_token_ns_.store(planner_.decode_step_ns(1), std::memory_order_relaxed);
-    kv_.set_prefill_cost(planner_.prefill_token_ns());
+    kv_.set_prefill_cost(prefill_token_ns());
+    if (options_.gauge != nullptr)
+        options_.gauge->prefill_token_ns.store(prefill_token_ns(), std::memory_order_relaxed);
     prompt_computed_.fetch_add(static_cast<std::uint64_t>(prefill), std::memory_order_relaxed);
     sample_parts(parts, took);
     return true;

@@ -131,6 +131,7 @@ class LlamaEngine final : public EnginePort {
     void add_drafts();
     bool make_room();
     void run_step();
+    double prefill_token_ns() const;
     bool compute(std::span<InStep> parts);
     void fill_batch(std::span<InStep> parts);
     bool after_call(std::int32_t rc, std::span<InStep> parts);
