@@ -177,6 +177,10 @@ TEST_F(CacheRoutes, WarmUpSaysWhatIsWrong) {
     auto head = head_of("POST", "/v1/cache/warmup");
     set(head, "anthropic-version", "1999-01-01");
     error_of(send(head), 400, "invalid_request_error");
+    head = head_of("POST", "/v1/cache/warmup");
+    set(head, "content-type", "text/plain");
+    set(head, "origin", "https://elsewhere.example");
+    error_of(send(head), 415, "invalid_request_error");
 }
 
 TEST_F(CacheRoutes, ARefusedPromptIsTriedOnceWithAUser) {
@@ -223,8 +227,8 @@ TEST_F(CacheRoutes, UsersAreKeptApartOnlyWhenConfigured) {
     const std::string body = body_of(R"(,"metadata":{"user_id":"u1"})");
     post(body);
     EXPECT_EQ(engine_.request->cache_user, "");
-    service_.reset();
     exchange_.reset();
+    service_.reset();
     options_.isolate_users = true;
     post(body);
     EXPECT_EQ(engine_.request->cache_user, "u1");

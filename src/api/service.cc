@@ -195,8 +195,9 @@ std::unique_ptr<wire::Exchange> Service::answer(const wire::RequestHead& head,
         answer_cache(*route, head, decision->principal, responder, context);
         return std::make_unique<AnsweredExchange>(std::move(decision->admission));
     }
-    // Warm-ups come from shells, where curl calls every body a form.
-    if (messages)
+    // Warm-ups come from shells, where curl calls every body a form. From a browser that would let
+    // any page ask for one.
+    if (messages || head.has("origin"))
         if (auto ok = check_content_type(head); !ok) return refuse(ok.error());
     return std::make_unique<MessagesExchange>(
         options_, catalog_, responder,

@@ -304,8 +304,10 @@ Status finish_config(Config& config) {
                                         "(--model PATH=ID or id = \"…\")",
                                         name));
     }
+    const bool all_known = config.models.empty();  // the command line names them
     for (const WarmUpConfig& warm_up : config.cache.warm_ups)
-        if (Status s = check_warm_up(warm_up, names.contains(warm_up.model)); !s) return s;
+        if (Status s = check_warm_up(warm_up, all_known || names.contains(warm_up.model)); !s)
+            return s;
     return {};
 }
 
