@@ -14,7 +14,7 @@ void LlamaEngine::run() {
             run_side();
             work = true;
         }
-        if (!work) wake_.wait(sleep_ns());
+        if (!work && !kv_.save_ahead()) wake_.wait(sleep_ns());
     }
     fail_everything();
 }
@@ -36,7 +36,7 @@ bool LlamaEngine::turn() {
         reap();
         publish();
     }
-    kv_.tidy(now, !work, step_decoding_ > 0);
+    kv_.tidy(now, !work);
     turn_ended_ = mono_now();
     return work;
 }
@@ -214,6 +214,7 @@ KvStore::Admitted LlamaEngine::start(Sequence& sequence, MonoNs now) {
     const std::int64_t reserve = std::min<std::int64_t>(output, info_.context_tokens - size);
     const KvStore::Admitted admitted = kv_.admit(sequence, reserve, now);
     if (admitted != KvStore::Admitted::kGo) return admitted;
+    kv_.make_way();
     sequence.held = sequence.computed;
     if (sequence.read < 0) sequence.read = sequence.computed;
     if (sequence.admitted_ns == 0) sequence.admitted_ns = now;

@@ -254,14 +254,22 @@ void KvStore::set_prefill_cost(double ns_per_token) {
     residency_.set_costs(costs_);
 }
 
-void KvStore::tidy(MonoNs now, bool publish_now, bool decoding) {
+void KvStore::make_way() {
+    steps_.clear();
+    residency_.trim_idle(static_cast<std::uint64_t>(options_.idle_tokens), steps_);
+    carry_out(steps_);
+}
+
+bool KvStore::save_ahead() {
+    steps_.clear();
+    const bool saved = residency_.save_ahead(steps_);
+    carry_out(steps_);
+    return saved;
+}
+
+void KvStore::tidy(MonoNs now, bool now_or_never) {
     residency_.expire(now);
-    if (decoding && residency_.idle_tokens() > static_cast<std::uint64_t>(options_.idle_tokens)) {
-        steps_.clear();
-        residency_.trim_idle(static_cast<std::uint64_t>(options_.idle_tokens), steps_);
-        carry_out(steps_);
-    }
-    if (!publish_now && now - published_ns_ < kPublishEvery) return;
+    if (!now_or_never && now - published_ns_ < kPublishEvery) return;
     published_ns_ = now;
     publish();
 }

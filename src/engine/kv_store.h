@@ -70,9 +70,12 @@ class KvStore {
     bool take_in(Sequence& sequence, llama_context* from, std::int32_t tokens);
 
     void set_prefill_cost(double ns_per_token);
-    // Between steps. publish_now: the list of what is cached is brought up to date in any case;
-    // decoding: some sequence is, so what nobody uses moves out of its way.
-    void tidy(MonoNs now, bool publish_now, bool decoding);
+    // Makes the pool small for those that will decode: what nobody uses goes, saved before.
+    void make_way();
+    // Saves something that is worth it, for moments in which nobody waits. False: nothing.
+    bool save_ahead();
+    // Between steps. now_or_never: the engine is about to sleep.
+    void tidy(MonoNs now, bool now_or_never);
     void add_to(EngineStats& stats) const;  // engine thread
     std::shared_ptr<const CacheList> cached_approx() const;
 

@@ -15,9 +15,6 @@ constexpr std::int32_t kSideChunk = 512;     // tokens
 constexpr std::int32_t kSideCells = 16'384;  // most tokens of a prompt computed beside
 constexpr std::int32_t kCachedSlots = 64;    // sequences of a unified pool, running or cached
 constexpr std::int32_t kMostSlots = 255;     // llama.cpp's 256, less one for scratch
-// Cached in a CPU's pool beside a decoding sequence: each 1,000 tokens cost it about 1 ms a token,
-// and moving them to host memory and back costs 20 ms once.
-constexpr std::int64_t kIdleTokens = 512;
 constexpr std::int64_t kMostHostBytes = 4LL << 30;
 
 // Sequence ids of the main context: cached ones in a unified pool cost no more than their cells.
@@ -39,8 +36,8 @@ KvStore::Options kv_options(const Model& model, const Layout& layout, const Llam
             .slot_tokens = static_cast<std::int32_t>(llama_n_ctx_seq(context)),
             .bytes_per_token = model.kv_bytes_per_token(layout.kv_type),
             .host_bytes = host,
-            .idle_tokens = model.on_gpu ? llama_n_ctx(context)
-                                        : std::min<std::int64_t>(llama_n_ctx(context), kIdleTokens),
+            // On a CPU foreign cells cost every decode; on a GPU next to nothing.
+            .idle_tokens = model.on_gpu ? llama_n_ctx(context) : 0,
             .pin_share = options.pin_share};
 }
 

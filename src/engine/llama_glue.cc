@@ -38,8 +38,9 @@ std::string take_llama_error() { return std::exchange(t_last_error, {}); }
 
 Compute::Compute(int threads) : threads_(threads) {
     ggml_threadpool_params params = ggml_threadpool_params_default(threads);
-    // Between steps the threads sleep: polling would take the core from the I/O threads.
-    params.poll = 0;
+    // A thread that waits for the next step polls for a few milliseconds (131,072 pauses a level),
+    // as steps follow each other closely, then sleeps and leaves the core to others.
+    params.poll = 1;
     pool_ = ggml_threadpool_new(&params);
     ZH_CHECK(pool_ != nullptr);
 }

@@ -136,8 +136,12 @@ class Residency {
     // After every llama_decode: pending stream copies are done.
     void on_decode();
 
-    // Spills and evicts the coldest until idle slots hold at most so many tokens of their own: in a
-    // unified pool every decode looks at foreign cells, so what nobody uses costs time.
+    // Saves one idle slot whose loss would be worth its bytes, cells and all left as they are: for
+    // moments in which nobody waits. False: there is none.
+    bool save_ahead(std::vector<Step>& steps);
+    // Empties idle slots, saved or worth saving first, until they hold at most so many tokens of
+    // their own: in a unified pool every decode looks at foreign cells, so what nobody uses costs
+    // time. With a host tier only.
     void trim_idle(std::uint64_t most, std::vector<Step>& steps);
     // Drops what an owner holds: one holding, or all (id 0). Running ones stay until finish().
     // Returns how many went.

@@ -310,13 +310,28 @@ std::uint64_t Residency::idle_tokens() const {
     return tokens;
 }
 
+bool Residency::save_ahead(std::vector<Step>& steps) {
+    for (SlotId i = 0; i < static_cast<SlotId>(slots_.size()); ++i) {
+        if (!spill_pays(i)) continue;
+        const std::size_t before = steps.size();
+        spill(i, steps);
+        return steps.size() > before;
+    }
+    return false;
+}
+
 void Residency::trim_idle(std::uint64_t most, std::vector<Step>& steps) {
-    if (!config_.unified) return;
+    if (!config_.unified || config_.host_bytes == 0) return;
     while (idle_tokens() > most) {
-        const EntryId cold = resident_.coldest();
-        if (cold == 0) return;
-        const auto slot = static_cast<SlotId>(resident_.info(cold).tag);
-        vacate(slot, steps);
+        SlotId coldest = -1;
+        for (SlotId i = 0; i < static_cast<SlotId>(slots_.size()); ++i) {
+            const Slot& s = at(i);
+            if (s.use != Use::kIdle || resident_.unique_tail(s.entry) == 0) continue;
+            if (coldest < 0 || resident_.heat(s.entry) < resident_.heat(at(coldest).entry))
+                coldest = i;
+        }
+        if (coldest < 0) return;
+        vacate(coldest, steps);
     }
 }
 

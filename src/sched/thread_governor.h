@@ -32,7 +32,7 @@ class ThreadGovernor {
     static constexpr int kTrial = 3;   // steps per trial, the first not counted
     static constexpr int kRetry = 64;  // steps between trials
     static constexpr int kRetryMost = 4096;
-    static constexpr double kSlow = 1.8;
+    static constexpr double kSlow = 3.0;  // a spinning thread short of its core costs 10 × and more
     static constexpr double kGain = 0.8;
 
     void begin_trial(std::int32_t threads);
