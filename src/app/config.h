@@ -27,6 +27,7 @@ struct ModelConfig {
     std::int64_t max_output_tokens = 0;  // 0: the context
     std::int64_t batch_tokens = 512;
     std::int64_t step_ms = 120;
+    bool side_prefill = true;
     std::int64_t threads = 0;  // 0: measured
     std::string flash_attention = "auto";
     std::string kv_type = "auto";

@@ -166,6 +166,7 @@ void KvStore::carry_out(const std::vector<kv::Step>& steps, bool& restored) {
                 if (restored) remove(step.slot, static_cast<std::int32_t>(step.length));
                 break;
             case Kind::kCopy:
+                copy_pending_ = !options_.unified;
                 llama_memory_seq_cp(memory_, step.from, step.slot, options_.unified ? 0 : -1,
                                     options_.unified ? static_cast<llama_pos>(step.length) : -1);
                 if (on_change_)
@@ -219,6 +220,7 @@ void KvStore::remove(std::int32_t slot, std::int32_t from) {
 bool KvStore::copy_out(const Sequence& sequence, llama_context* to) {
     llama_memory_seq_rm(llama_get_memory(to), 0, -1, -1);
     if (sequence.computed == 0) return true;
+    if (copy_pending_) return false;  // its data comes with the next decode
     scratch_.resize(llama_state_seq_get_size(context_, sequence.id));
     return llama_state_seq_get_data(context_, scratch_.data(), scratch_.size(), sequence.id) ==
                scratch_.size() &&

@@ -61,7 +61,10 @@ class KvStore {
     void cut(const Sequence& sequence, std::int32_t from);  // rejected drafts, after an abort
     // The sequence gives up its slot; what it computed stays cached if that is wanted.
     void release(Sequence& sequence, bool keep);
-    void after_decode() { residency_.on_decode(); }
+    void after_decode() {
+        residency_.on_decode();
+        copy_pending_ = false;
+    }
     void pin(const Sequence& sequence, std::int32_t tokens, MonoNs until);
     void forget(std::string_view workspace, std::uint64_t id);
 
@@ -99,6 +102,7 @@ class KvStore {
     std::vector<std::uint64_t> runs_;  // per slot: order of the sequence that runs in it; 0: none
     std::vector<std::int32_t> run_computed_;
     std::unordered_map<std::uint64_t, std::string> owners_;  // workspaces by Namespace::owner
+    bool copy_pending_ = false;  // between streams: done by the next decode
     MonoNs published_ns_ = 0;
     mutable std::mutex mutex_;
     std::shared_ptr<const CacheList> list_;  // guarded by mutex_
