@@ -87,7 +87,7 @@ void LlamaEngine::run_side() {
 
 // Between two pieces of a chunk: a turn, when somebody waits for one or is about to.
 void LlamaEngine::side_break(std::int64_t piece_ns) {
-    const std::int64_t patience = options_.step_ms * kNsPerMs * 5 / 4;
+    const std::int64_t patience = options_.step_ms * kNsPerMs;
     const bool due = mono_now() - turn_ended_ + piece_ns >= patience;
     if (due || prefill_waits_ || look_.load(std::memory_order_acquire) ||
         arrived_.load(std::memory_order_acquire))

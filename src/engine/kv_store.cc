@@ -56,6 +56,7 @@ KvStore::Admitted KvStore::admit(Sequence& sequence, std::int64_t reserve, MonoN
                       .reserve = static_cast<std::uint32_t>(std::max<std::int64_t>(reserve, 0)),
                       .may_wait = options_.prefix_cache,
                       .now = now};
+    changed_ = true;
     owners_.try_emplace(sequence.ns.owner, sequence.request->principal.workspace);
     while (true) {
         const kv::Grant grant = residency_.admit(ask);
@@ -122,6 +123,7 @@ void KvStore::release(Sequence& sequence, bool keep) {
     steps_.clear();
     residency_.finish(sequence.id, keep && options_.prefix_cache && sequence.computed > 0, steps_);
     carry_out(steps_);
+    changed_ = unsaved_ = true;
     runs_[static_cast<std::size_t>(sequence.id)] = 0;
     sequence.id = -1;
     sequence.computed = 0;
@@ -142,6 +144,7 @@ void KvStore::forget(std::string_view workspace, std::uint64_t id) {
         residency_.forget(owner, id, steps_);
         carry_out(steps_);
     }
+    changed_ = true;
     published_ns_ = 0;
 }
 
@@ -263,15 +266,18 @@ void KvStore::make_way() {
 }
 
 bool KvStore::save_ahead() {
+    if (!unsaved_) return false;
     steps_.clear();
-    const bool saved = residency_.save_ahead(steps_);
+    unsaved_ = residency_.save_ahead(steps_);
+    changed_ |= unsaved_;
     carry_out(steps_);
-    return saved;
+    return unsaved_;
 }
 
 void KvStore::tidy(MonoNs now, bool now_or_never) {
     residency_.expire(now);
-    if (!now_or_never && now - published_ns_ < kPublishEvery) return;
+    if (!changed_ || (!now_or_never && now - published_ns_ < kPublishEvery)) return;
+    changed_ = false;
     published_ns_ = now;
     publish();
 }

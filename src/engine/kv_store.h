@@ -102,6 +102,8 @@ class KvStore {
     std::vector<std::uint64_t> runs_;  // per slot: order of the sequence that runs in it; 0: none
     std::vector<std::int32_t> run_computed_;
     std::unordered_map<std::uint64_t, std::string> owners_;  // workspaces by Namespace::owner
+    bool changed_ = true;                                    // what is held, since it was published
+    bool unsaved_ = false;       // something became idle since save_ahead() found nothing
     bool copy_pending_ = false;  // between streams: done by the next decode
     MonoNs published_ns_ = 0;
     mutable std::mutex mutex_;

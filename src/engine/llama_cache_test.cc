@@ -38,9 +38,13 @@ TEST(LlamaCache, ASecondRequestReadsWhatTheFirstComputed) {
     ASSERT_TRUE(first.done && second.done);
     EXPECT_EQ(first.done->usage.cache_read_tokens, 0);
     EXPECT_EQ(second.done->usage.cache_read_tokens, first.prepared - 1);
-    // Another workspace finds nothing of it, in either counter, and does not slow it down.
+    // Another workspace finds nothing of it: the counters say so, and all of its prompt is
+    // computed, so that time does not tell either.
+    const std::uint64_t before = engine->stats_approx().prompt_tokens_computed;
     const Answer other = answer_of(*engine, ask_as("b", text));
     ASSERT_TRUE(other.done);
+    EXPECT_EQ(engine->stats_approx().prompt_tokens_computed - before,
+              static_cast<std::uint64_t>(other.prepared));
     EXPECT_EQ(other.done->usage.cache_read_tokens, 0);
     EXPECT_EQ(other.text, first.text);  // computed in the same way, from nothing
     // A conversation goes on where it was, the answer included.
