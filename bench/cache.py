@@ -37,13 +37,20 @@ def record(rng):
             "amount": rng.randrange(10, 900)}
 
 
-def extraction_prompt(rng, template_tokens=0):
-    """A template whose structure stays and whose values, at its end, change."""
-    rules = " ".join(WORDS[i % len(WORDS)] for i in range(int(template_tokens * 0.9)))
-    values = record(rng)
-    return (f"You copy order records exactly. {rules}\nRepeat this record three times, one line each, exactly in this "
-            f"form:\nname: {values['name']}; city: {values['city']}; order: {values['order']}; "
-            f"amount: {values['amount']} EUR; status: confirmed; next step: send the invoice to the customer.\n")
+def form(values):
+    return (f"name: {values['name']}; city: {values['city']}; order: {values['order']}; amount: {values['amount']} EUR; "
+            "status: confirmed; next step: send the invoice to the customer within two working days and file a copy.")
+
+
+def extraction_prompt(rng, template_tokens=200):
+    """A template of worked examples that stays, and one order, at its end, that changes."""
+    fixed = random.Random(7)
+    lines = ["Write each order in the standard form."]
+    for values in [record(fixed) for _ in range(max(2, template_tokens // 85))] + [record(rng)]:
+        lines += [f"Order: {values['name']} from {values['city']} pays {values['amount']} EUR for order {values['order']}.",
+                  f"Form: {form(values)}"]
+    lines[-1] = "Form:"
+    return "\n".join(lines)
 
 
 def counters(side):
@@ -189,7 +196,7 @@ def compare_drafts(args, out, ours, without):
                 pair[side.name] = asyncio.run(templated(side, rng, 600, 64, 5))[0]
             structure.append(pair["without"] / pair["ours"])
             for side in (ours, without):
-                pair[side.name] = asyncio.run(templated(side, random.Random(f"drafts {args.seed} {rep}"), 0, 96, 20))[1]
+                pair[side.name] = asyncio.run(templated(side, random.Random(f"drafts {args.seed} {rep}"), 200, 96, 20))[1]
             drafts.append(pair["ours"] / pair["without"])
             for side in ((ours, without) if rep % 2 else (without, ours)):
                 pair[side.name] = asyncio.run(prose_rate(side, random.Random(f"prose {args.seed} {rep}"), 6))

@@ -144,7 +144,7 @@ TEST(LlamaCache, MorePrefixesThanThePoolHoldsAreKeptInHostMemory) {
     options.kv_tokens = 1024;
     options.cache_host_bytes = 2LL << 30;
     auto engine = load(options);
-    constexpr unsigned kPrefixes = 120;
+    constexpr unsigned kPrefixes = kSanitized ? 40 : 120;
     for (unsigned i = 0; i < kPrefixes; ++i)
         ASSERT_TRUE(answer_of(*engine, ask_as("a", filler(40, 1000 + i), 1)).done) << i;
     EXPECT_GT(engine->stats_approx().host_bytes, 0U);
@@ -201,7 +201,7 @@ std::string short_prompt(int i) {
            "and repeat: " + filler(6, static_cast<unsigned>(i / 4));
 }
 
-constexpr int kPrompts = 200, kTokens = 12;
+constexpr int kPrompts = kSanitized ? 24 : 200, kTokens = 10;
 
 Output answer_all(LlamaOptions options, bool one_by_one) {
     Output out;
@@ -249,7 +249,7 @@ TEST(LlamaCache, TextIsThatOfAPlainEngine) {
 
     options.prefix_cache = options.side_prefill = true;
     const Output cached = answer_all(options, false);
-    EXPECT_GT(cached.stats.block_hits, 100U);
+    EXPECT_GT(cached.stats.block_hits, kPrompts / 2U);
     Bare bare(none);
     float tolerance = 0, largest = 0;
     int different = 0;
@@ -274,7 +274,7 @@ TEST(LlamaCache, TextIsThatOfAPlainEngine) {
 TEST(LlamaCache, DraftsDoNotChangeTheDistribution) {
     NEED_MODEL();
     const char* long_run = std::getenv("ZEROHOP_LONG_TESTS");
-    const int samples = long_run != nullptr ? 10'000 : 1'500;
+    const int samples = long_run != nullptr ? 10'000 : kSanitized ? 200 : 1'000;
     const auto count = [&](bool drafts) {
         LlamaOptions options = base_options();
         options.drafts = drafts;
@@ -295,7 +295,7 @@ TEST(LlamaCache, DraftsDoNotChangeTheDistribution) {
         }
         if (drafts) {
             const EngineStats stats = engine->stats_approx();
-            EXPECT_GT(stats.drafts_accepted, static_cast<std::uint64_t>(samples / 10));
+            EXPECT_GT(stats.drafts_accepted, static_cast<std::uint64_t>(samples / 20));
             EXPECT_GT(stats.drafts_proposed, stats.drafts_accepted);
         }
         return counts;

@@ -20,7 +20,22 @@
 
 #include "engine/llama_engine.h"
 
+// Under a sanitizer our code is slow and its logic the same: a few repetitions do.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define ZEROHOP_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define ZEROHOP_SANITIZED 1
+#endif
+#endif
+
 namespace zerohop::engine::testkit {
+
+#ifdef ZEROHOP_SANITIZED
+inline constexpr bool kSanitized = true;
+#else
+inline constexpr bool kSanitized = false;
+#endif
 
 inline std::string model_path() {
     const char* path = std::getenv("ZEROHOP_TEST_MODEL");

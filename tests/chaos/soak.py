@@ -235,7 +235,9 @@ def main():
     seconds = float(sys.argv[1])
     swarm.raise_file_limit()
     models = [real_model(), null_model()] if REAL else [null_model()]
-    with Server(models, {"limits.connections_per_address": 10_000}) as server:
+    # Caches fill up to their bounds: small ones, that are full before the warm-up ends.
+    settings = {"limits.connections_per_address": 10_000, "cache.host_mb": 16, "cache.draft_mb": 4}
+    with Server(models, settings) as server:
         for _ in range(3):
             swarm.serves(server)
         time.sleep(0.5)
