@@ -30,6 +30,9 @@ void Drafts::propose(std::span<Drafted> step) {
     }
     if (wishes_.empty()) return;
     controller_.allocate(wishes_, static_cast<std::uint32_t>(step.size()));
+    if (always_)
+        for (auto& wish : wishes_)
+            wish.allowed = static_cast<std::uint32_t>(wish.draft->tokens.size());
     std::uint32_t left = kMostRows;
     auto wish = wishes_.begin();
     for (Drafted& d : step) {

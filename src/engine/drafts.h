@@ -30,8 +30,10 @@ class Drafts {
   public:
     static constexpr std::uint32_t kMostRows = 64;  // drafted tokens of one step
 
-    explicit Drafts(std::int64_t bytes)
-        : store_({.max_bytes = static_cast<std::size_t>(std::max<std::int64_t>(bytes, 1 << 20))}) {}
+    // always: every proposal is tried, for tests; else those that are worth their time.
+    Drafts(std::int64_t bytes, bool always)
+        : always_(always),
+          store_({.max_bytes = static_cast<std::size_t>(std::max<std::int64_t>(bytes, 1 << 20))}) {}
 
     void open(Sequence& sequence);
     // `step`: all decoding sequences of it.
@@ -45,6 +47,7 @@ class Drafts {
   private:
     std::vector<draft::DraftKey> chain_of(const Sequence& sequence) const;
 
+    const bool always_;
     draft::SuffixStore store_;
     draft::DraftController controller_;
     std::vector<draft::DraftController::Wish> wishes_;

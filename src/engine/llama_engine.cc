@@ -87,7 +87,7 @@ LlamaEngine::LlamaEngine(const LlamaOptions& options, std::shared_ptr<const Mode
     compute_->attach(context_.get());
     llama_set_abort_callback(context_.get(), &LlamaEngine::abort_step, this);
     if (options_.drafts && model_->partial_removal)
-        drafts_ = std::make_unique<Drafts>(options_.draft_bytes);
+        drafts_ = std::make_unique<Drafts>(options_.draft_bytes, options_.drafts_always);
     if (plan.side_cells > 0) {
         side_ = SidePrefill::make(
             *model_, layout_, plan.side_cells, std::min(kSideChunk, plan.side_cells), *compute_,

@@ -78,6 +78,7 @@ struct LlamaOptions {
     std::vector<std::uint32_t> lane_beside;
     bool side_prefill = true;               // long prompts in a context of their own (on a CPU)
     bool prefix_cache = true;               // requests share the KV of what they begin with
+    bool drafts_always = false;             // tests: tried whether or not they pay
     bool drafts = true;                     // outputs of one structure run on verified drafts
     std::int64_t cache_host_bytes = -1;     // saved prefixes in host memory; -1: by free memory
     std::int64_t draft_bytes = 64LL << 20;  // what earlier outputs are remembered in
