@@ -69,12 +69,15 @@ void MessagesExchange::on_body_end() {
         fail_with(ok.error());
         return;
     }
-    Result<ParsedMessages> parsed = parse_messages(
-        body_.bytes(), ParseOptions{.version = head_.version,
-                                    .sampling = options_.sampling_params,
-                                    .endpoint = head_.endpoint,
-                                    .catalog = &catalog_,
-                                    .hinted_model = head_.admission->hinted_model()});
+    Result<ParsedMessages> parsed =
+        parse_messages(body_.bytes(), ParseOptions{.version = head_.version,
+                                                   .sampling = options_.sampling_params,
+                                                   .endpoint = head_.endpoint,
+                                                   .catalog = &catalog_,
+                                                   .hinted_model = head_.admission->hinted_model(),
+                                                   .may_see = [this](std::string_view id) {
+                                                       return head_.admission->may_use(id);
+                                                   }});
     body_.clear();
     if (!parsed) {
         fail_with(parsed.error());

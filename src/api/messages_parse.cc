@@ -170,7 +170,7 @@ class MessagesParser {
         if (out_.model == nullptr)
             return fail(Code::kNotFound, "api",
                         fmt::format("model: {} is not served here; served: {}", in_quotes(*name),
-                                    options_.catalog->names()));
+                                    options_.catalog->names(options_.may_see)));
         out_.request.model = out_.model->id;
         return {};
     }

@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -27,6 +28,8 @@ struct ParseOptions {
     Endpoint endpoint = Endpoint::kMessages;
     const Catalog* catalog = nullptr;
     std::string_view hinted_model = {};  // of the head; a warm-up's body need not name it again
+    // Which models an error may name; empty: all.
+    std::function<bool(std::string_view id)> may_see = {};
 };
 
 struct ParsedMessages {

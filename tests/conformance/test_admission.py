@@ -139,6 +139,8 @@ def test_model_lists_show_what_may_be_used(own):
         assert request(own, "GET", f"/v1/models/{seen}", headers=headers_for(key=secret)).status == 200
         answer = request(own, "GET", f"/v1/models/{hidden}", headers=headers_for(key=secret))
         assert answer.status == 404 and f"served: '{seen}'" in answer.error["message"]
+        unknown = post(own, {**SMALL, "model": "no-such"}, headers=headers_for(key=secret))
+        assert unknown.status == 404 and hidden not in unknown.error["message"].split("served:")[1]
 
 
 @pytest.mark.parametrize("wish, status, names", [
