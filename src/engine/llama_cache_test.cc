@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <llama.h>
 
+#include <array>
 #include <cmath>
 #include <map>
 #include <random>
@@ -307,8 +308,7 @@ TEST(LlamaCache, DraftsDoNotChangeTheDistribution) {
     const auto with = count(true), without = count(false);
     // Two-sample chi-square over the outcomes seen at least ten times, the rest together.
     double chi = 0;
-    double rest_a = 0;
-    double rest_b = 0;
+    std::array<double, 2> rest{};
     int cells = 0;
     const auto add = [&](double a, double b) {
         if (a + b < 10) return;
@@ -317,17 +317,19 @@ TEST(LlamaCache, DraftsDoNotChangeTheDistribution) {
     };
     std::map<std::string, int> keys = with;
     keys.insert(without.begin(), without.end());
-    for (const auto& [text, unused] : keys) {
-        const auto at = [&](const auto& m) {
-            const auto it = m.find(text);
-            return it == m.end() ? 0.0 : static_cast<double>(it->second);
-        };
-        if (at(with) + at(without) >= 10)
-            add(at(with), at(without));
+    const auto seen = [](const std::map<std::string, int>& counts, const std::string& text) {
+        const auto it = counts.find(text);
+        return it == counts.end() ? 0.0 : static_cast<double>(it->second);
+    };
+    for (const auto& entry : keys) {
+        const double a = seen(with, entry.first);
+        const double b = seen(without, entry.first);
+        if (a + b >= 10)
+            add(a, b);
         else
-            rest_a += at(with), rest_b += at(without);
+            rest = {rest[0] + a, rest[1] + b};
     }
-    add(rest_a, rest_b);
+    add(rest[0], rest[1]);
     const double freedom = cells - 1;
     // p = 0.001 by Wilson and Hilferty's approximation.
     const double z = 3.09, t = 2.0 / (9.0 * freedom);

@@ -50,7 +50,8 @@ std::int32_t SidePrefill::run_chunk(std::int32_t threads) {
     const std::int32_t n = std::min(left(), chunk_);
     batch_.n_tokens = n;
     for (std::int32_t i = 0; i < n; ++i) {
-        batch_.token[i] = current_->tokens[static_cast<std::size_t>(computed_ + i)];
+        batch_.token[i] =
+            current_->tokens[static_cast<std::size_t>(computed_) + static_cast<std::size_t>(i)];
         batch_.pos[i] = computed_ + i;
         batch_.n_seq_id[i] = 1;
         batch_.seq_id[i][0] = 0;
