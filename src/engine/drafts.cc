@@ -4,17 +4,10 @@
 
 namespace zerohop::engine {
 
-std::vector<draft::DraftKey> Drafts::chain_of(const Sequence& sequence) const {
-    std::vector<draft::DraftKey> chain;
-    for (const StructureKey& key : sequence.request->structure)
-        if (!key.empty()) chain.push_back({.ns = sequence.ns, .lo = key.lo, .hi = key.hi});
-    return chain;
-}
-
 void Drafts::open(Sequence& sequence) {
     if (sequence.drafts != nullptr) return;  // it was paused
-    sequence.drafts =
-        std::make_unique<draft::DraftSession>(store_, chain_of(sequence), sequence.tokens);
+    sequence.drafts = std::make_unique<draft::DraftSession>(
+        store_, sequence.structure_keys<draft::DraftKey>(), sequence.tokens);
 }
 
 void Drafts::propose(std::span<Drafted> step) {
@@ -58,7 +51,8 @@ void Drafts::settle(std::span<const Drafted> step, std::int64_t took_ns) {
 void Drafts::learn(const Sequence& sequence) {
     const auto prompt = static_cast<std::size_t>(sequence.prompt);
     const std::span<const std::int32_t> tokens = sequence.tokens;
-    store_.learn(chain_of(sequence), tokens.first(prompt), tokens.subspan(prompt));
+    store_.learn(sequence.structure_keys<draft::DraftKey>(), tokens.first(prompt),
+                 tokens.subspan(prompt));
 }
 
 }  // namespace zerohop::engine

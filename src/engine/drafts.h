@@ -45,8 +45,6 @@ class Drafts {
     std::uint64_t accepted() const { return controller_.accepted_total(); }
 
   private:
-    std::vector<draft::DraftKey> chain_of(const Sequence& sequence) const;
-
     const bool always_;
     draft::SuffixStore store_;
     draft::DraftController controller_;

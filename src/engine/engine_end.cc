@@ -73,7 +73,8 @@ void LlamaEngine::finish(Sequence& sequence, StopReason reason) {
     if (sequence.sampled() > 0) {
         if (drafts_ != nullptr) drafts_->learn(sequence);
         const std::lock_guard lock(inbox_mutex_);
-        plans_.learn(plan_keys(sequence), static_cast<std::uint32_t>(sequence.sampled()));
+        plans_.learn(sequence.structure_keys<kv::PlanKey>(),
+                     static_cast<std::uint32_t>(sequence.sampled()));
     }
     std::string rest;
     sequence.output.flush(rest);

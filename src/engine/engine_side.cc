@@ -39,9 +39,8 @@ void LlamaEngine::choose_side(MonoNs now) {
     double best_rank = 0;
     for (const SequencePtr& sequence : running_) {
         if (sequence->starved() || !is_for_side(*sequence)) continue;
-        const bool high = sequence->request->priority == Priority::kHigh;
         const double rank = side_->expected_ns(sequence->pending()) -
-                            static_cast<double>(now - sequence->since + (high ? kHeadStart : 0));
+                            static_cast<double>(now - counted_since(*sequence));
         if (best != nullptr && rank >= best_rank) continue;
         best = sequence.get();
         best_rank = rank;

@@ -21,10 +21,9 @@ bool LlamaEngine::plan_step(MonoNs now) {
         for (const SequencePtr& sequence : running_) {
             if (sequence->starved() || sequence->beside || waits_for_side(*sequence)) continue;
             const std::int32_t pending = sequence->pending();
-            const bool high = sequence->request->priority == Priority::kHigh;
             runnable_.push_back({.pending = pending,
                                  .decoding = pending == 1 && sequence->sampled() > 0,
-                                 .since = sequence->since - (high ? kHeadStart : 0)});
+                                 .since = counted_since(*sequence)});
             runnable_sequences_.push_back(sequence.get());
         }
         planner_.plan(runnable_, now, plan_);
@@ -156,11 +155,12 @@ bool LlamaEngine::compute(std::span<InStep> parts) {
     if (rc == 0 && prefill == 0) governor_.observe(static_cast<double>(took) / expected);
     if (!after_call(rc, parts)) return false;
     planner_.observe(decoding, prefill, took);
-    prefill_token_ns_.store(prefill_token_ns(), std::memory_order_relaxed);
+    const double token_ns = prefill_token_ns();
+    prefill_token_ns_.store(token_ns, std::memory_order_relaxed);
     decode_token_ns_.store(planner_.decode_step_ns(1), std::memory_order_relaxed);
-    kv_.set_prefill_cost(prefill_token_ns());
+    kv_.set_prefill_cost(token_ns);
     if (options_.gauge != nullptr)
-        options_.gauge->prefill_token_ns.store(prefill_token_ns(), std::memory_order_relaxed);
+        options_.gauge->prefill_token_ns.store(token_ns, std::memory_order_relaxed);
     prompt_computed_.fetch_add(static_cast<std::uint64_t>(prefill), std::memory_order_relaxed);
     sample_parts(parts, took);
     return true;

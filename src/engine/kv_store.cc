@@ -36,6 +36,11 @@ kv::Costs first_costs(const KvStore::Options& o) {
     return costs;
 }
 
+bool read_state(llama_context* context, llama_seq_id sequence, std::vector<std::uint8_t>& out) {
+    out.resize(llama_state_seq_get_size(context, sequence));
+    return llama_state_seq_get_data(context, out.data(), out.size(), sequence) == out.size();
+}
+
 void blend(double& average, double sample) { average += 0.2 * (sample - average); }
 
 }  // namespace
@@ -60,8 +65,7 @@ KvStore::Admitted KvStore::admit(Sequence& sequence, std::int64_t reserve, MonoN
     owners_.try_emplace(sequence.ns.owner, sequence.request->principal.workspace);
     while (true) {
         const kv::Grant grant = residency_.admit(ask);
-        bool restored = true;
-        carry_out(grant.steps, restored);
+        const bool restored = carry_out(grant.steps);
         switch (grant.outcome) {
             case kv::Grant::Outcome::kWait:
                 sequence.wait_for = grant.wait_for;
@@ -150,13 +154,9 @@ void KvStore::forget(std::string_view workspace, std::uint64_t id) {
 
 // --- moving KV ----------------------------------------------------------------------------------
 
-void KvStore::carry_out(const std::vector<kv::Step>& steps) {
-    bool restored = true;
-    carry_out(steps, restored);
-}
-
-void KvStore::carry_out(const std::vector<kv::Step>& steps, bool& restored) {
+bool KvStore::carry_out(const std::vector<kv::Step>& steps) {
     using Kind = kv::Step::Kind;
+    bool restored = true;
     for (const kv::Step& step : steps) {
         switch (step.kind) {
             case Kind::kSave:
@@ -186,13 +186,13 @@ void KvStore::carry_out(const std::vector<kv::Step>& steps, bool& restored) {
                 break;
         }
     }
+    return restored;
 }
 
 bool KvStore::save(const kv::Step& step) {
     const MonoNs begin = mono_now();
     std::vector<std::uint8_t>& blob = blobs_[step.blob];
-    blob.resize(llama_state_seq_get_size(context_, step.slot));
-    if (llama_state_seq_get_data(context_, blob.data(), blob.size(), step.slot) != blob.size()) {
+    if (!read_state(context_, step.slot, blob)) {
         blob.clear();  // a restore of nothing fails, and is computed anew
         return false;
     }
@@ -224,9 +224,7 @@ bool KvStore::copy_out(const Sequence& sequence, llama_context* to) {
     llama_memory_seq_rm(llama_get_memory(to), 0, -1, -1);
     if (sequence.computed == 0) return true;
     if (copy_pending_) return false;  // its data comes with the next decode
-    scratch_.resize(llama_state_seq_get_size(context_, sequence.id));
-    return llama_state_seq_get_data(context_, scratch_.data(), scratch_.size(), sequence.id) ==
-               scratch_.size() &&
+    return read_state(context_, sequence.id, scratch_) &&
            llama_state_seq_set_data(to, scratch_.data(), scratch_.size(), 0) != 0;
 }
 
@@ -236,9 +234,7 @@ bool KvStore::take_in(Sequence& sequence, llama_context* from, std::int32_t toke
     const bool whole = !options_.unified;
     if (!whole && sequence.computed > 0)
         llama_memory_seq_rm(llama_get_memory(from), 0, 0, sequence.computed);
-    scratch_.resize(llama_state_seq_get_size(from, 0));
-    bool good =
-        llama_state_seq_get_data(from, scratch_.data(), scratch_.size(), 0) == scratch_.size();
+    bool good = read_state(from, 0, scratch_);
     llama_memory_seq_rm(llama_get_memory(from), 0, -1, -1);
     const std::int32_t into = whole ? sequence.id : scratch_id;
     good = good && llama_state_seq_set_data(context_, scratch_.data(), scratch_.size(), into) != 0;

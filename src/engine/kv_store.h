@@ -83,8 +83,7 @@ class KvStore {
     std::shared_ptr<const CacheList> cached_approx() const;
 
   private:
-    void carry_out(const std::vector<kv::Step>& steps, bool& restored);
-    void carry_out(const std::vector<kv::Step>& steps);
+    bool carry_out(const std::vector<kv::Step>& steps);  // false: a restore was refused
     bool save(const kv::Step& step);
     bool restore(const kv::Step& step);
     void remove(std::int32_t slot, std::int32_t from);

@@ -134,13 +134,6 @@ SamplerParams LlamaEngine::sampler_params(const Sampling& asked) {
     return params;
 }
 
-std::vector<kv::PlanKey> LlamaEngine::plan_keys(const Sequence& sequence) const {
-    std::vector<kv::PlanKey> keys;
-    for (const StructureKey& key : sequence.request->structure)
-        if (!key.empty()) keys.push_back({.ns = sequence.ns, .lo = key.lo, .hi = key.hi});
-    return keys;
-}
-
 SequencePtr LlamaEngine::make_sequence(PreparedRequest&& ready, MonoNs now) {
     const Request& request = *ready.request;
     const SamplerParams params = sampler_params(request.sampling);
@@ -170,7 +163,7 @@ void LlamaEngine::accept(PreparedRequest&& ready) {
             if (request->deadline_ns != 0)
                 inbox_deadline_ = std::min(inbox_deadline_, request->deadline_ns);
             sequence->expected =
-                plans_.expect(plan_keys(*sequence),
+                plans_.expect(sequence->structure_keys<kv::PlanKey>(),
                               static_cast<std::uint32_t>(std::max(sequence->output_limit(), 0)));
             const auto planned = sequence->expected.samples > 0
                                      ? static_cast<std::int32_t>(sequence->expected.mean_tokens)

@@ -46,8 +46,13 @@ namespace zerohop::engine {
 
 inline constexpr MonoNs kNever = std::numeric_limits<MonoNs>::max();
 inline constexpr std::string_view kOrigin = "engine";
+
 // The planner prefers who has waited longest: high priority counts as having waited long.
-inline constexpr MonoNs kHeadStart = 1000 * kNsPerSec;
+inline MonoNs counted_since(const Sequence& sequence) {
+    constexpr MonoNs kHeadStart = 1000 * kNsPerSec;
+    const bool high = sequence.request->priority == Priority::kHigh;
+    return sequence.since - (high ? kHeadStart : 0);
+}
 
 using SequencePtr = std::unique_ptr<Sequence>;
 
@@ -102,7 +107,6 @@ class LlamaEngine final : public EnginePort {
     void accept(PreparedRequest&& ready);
     SequencePtr make_sequence(PreparedRequest&& ready, MonoNs now);
     SamplerParams sampler_params(const Sampling& asked);
-    std::vector<kv::PlanKey> plan_keys(const Sequence& sequence) const;
     void make_side(const ContextPlan& plan);
 
     // --- engine thread (engine_turn.cc)

@@ -69,6 +69,15 @@ struct Sequence {
 
     MonoNs admitted_ns = 0, prefill_done_ns = 0, first_token_ns = 0;
 
+    // Its structure keys, whole first, as a kv::PlanKey or a draft::DraftKey.
+    template <class Key>
+    std::vector<Key> structure_keys() const {
+        std::vector<Key> keys;
+        for (const StructureKey& key : request->structure)
+            if (!key.empty()) keys.push_back({.ns = ns, .lo = key.lo, .hi = key.hi});
+        return keys;
+    }
+
     std::int32_t pending() const { return static_cast<std::int32_t>(tokens.size()) - computed; }
     std::int32_t output_limit() const { return output_cap(*request, prompt); }
     std::int32_t sampled() const { return static_cast<std::int32_t>(tokens.size()) - prompt; }

@@ -4,8 +4,6 @@
 #include <cstring>
 #include <utility>
 
-#include "base/log.h"
-
 namespace zerohop::engine {
 
 std::unique_ptr<SidePrefill> SidePrefill::make(const Model& model, const Layout& layout,

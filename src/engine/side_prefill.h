@@ -40,6 +40,10 @@ class SidePrefill {
                                              std::int32_t cells, std::int32_t chunk,
                                              Compute& compute, Hooks hooks);
 
+    ~SidePrefill();
+    SidePrefill(const SidePrefill&) = delete;
+    SidePrefill& operator=(const SidePrefill&) = delete;
+
     bool fits(std::int64_t tokens) const { return tokens <= cells_; }
     std::int32_t chunk() const { return chunk_; }
     llama_context* context() { return context_.get(); }
@@ -71,11 +75,6 @@ class SidePrefill {
     double token_ns_ = 1e6;
     MonoNs piece_began_ = 0;
     std::int64_t elsewhere_ns_ = 0;  // spent in breaks during this chunk
-
-  public:
-    ~SidePrefill();
-    SidePrefill(const SidePrefill&) = delete;
-    SidePrefill& operator=(const SidePrefill&) = delete;
 };
 
 }  // namespace zerohop::engine
