@@ -29,7 +29,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from client import messages  # noqa: E402
 from process import Process, free_port  # noqa: E402
 from serve import Figures, unrelated_prompt  # noqa: E402
-from stats import figure, machine, percentile  # noqa: E402
+from stats import figure, machine, percentile, report  # noqa: E402
 
 PROMPT_TOKENS = 300
 
@@ -339,10 +339,7 @@ def main():
         waiting(args, out)
     else:
         out["missing"].append("high_ttft_ratio, low_extra_ms, fair_ratio, overload_lost: no --gguf")
-    if not args.json:
-        for key, value in out.items():
-            print(f"{key:24} {json.dumps(value)}")
-    print(json.dumps(out))
+    report(out, args.json)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from client import messages  # noqa: E402
 from process import llama_server, zerohop  # noqa: E402
 from serve import WORDS, Figures, Side, best_peer_flags, check, interleaved  # noqa: E402
-from stats import figure, machine, percentile  # noqa: E402
+from stats import figure, machine, percentile, report  # noqa: E402
 
 NAMES = "Alma Boris Chen Dora Emil Fatima Goran Hana Igor Jana Kofi Lena Milan Nora Omar Petra".split()
 CITIES = "Lisbon Oslo Vienna Porto Gdansk Lyon Turin Ghent Malmo Bergen Graz Bilbao".split()
@@ -241,10 +241,7 @@ def main():
         done = subprocess.run(args.bookkeeping, check=True, capture_output=True, text=True)
         out.update(json.loads(done.stdout.strip().splitlines()[-1]))
     out["machine"]["load_after"] = os.getloadavg()[0]
-    if not args.json:
-        for key, value in out.items():
-            print(f"{key:24} {json.dumps(value)}")
-    print(json.dumps(out))
+    report(out, args.json)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from client import messages  # noqa: E402
 from process import free_port, llama_server, zerohop  # noqa: E402
-from stats import figure, machine, percentile  # noqa: E402
+from stats import figure, machine, percentile, report  # noqa: E402
 
 WORDS = ("river stone winter market letter engine garden signal window mountain paper bridge yellow quiet "
          "captain forest copper village thunder island pocket silver morning harbor candle orchard meadow").split()
@@ -296,10 +296,7 @@ def main():
     args = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     out = run(args)
-    if not args.json:
-        for key, value in out.items():
-            print(f"{key:24} {json.dumps(value)}")
-    print(json.dumps(out))
+    report(out, args.json)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """Medians with 95 % intervals (bootstrap over repetitions), percentiles, and the machine's description."""
 import datetime
+import json
 import os
 import random
 import statistics
@@ -40,3 +41,11 @@ def machine():
     return {"cpu": model, "cores": os.cpu_count(),
             "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
             "load_before": os.getloadavg()[0], "date": datetime.date.today().isoformat()}
+
+
+def report(out, as_json):
+    """The figures, one a line unless `as_json`; one JSON object as the last line in any case."""
+    if not as_json:
+        for key, value in out.items():
+            print(f"{key:24} {json.dumps(value)}")
+    print(json.dumps(out))
