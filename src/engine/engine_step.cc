@@ -146,7 +146,7 @@ bool LlamaEngine::compute(std::span<InStep> parts) {
     in_call_ = parts;
     compute_->gate().lock();
     const MonoNs begin = mono_now();
-    const std::int32_t rc = llama_decode(context_.get(), *batch_);
+    const std::int32_t rc = llama_decode(context_.get(), batch_.get());
     if (rc == 0) llama_synchronize(context_.get());
     const std::int64_t took = mono_now() - begin;
     compute_->gate().unlock();
@@ -167,34 +167,20 @@ bool LlamaEngine::compute(std::span<InStep> parts) {
 }
 
 void LlamaEngine::fill_batch(std::span<InStep> parts) {
-    llama_batch& batch = *batch_;
-    batch.n_tokens = 0;
-    const auto add = [&](const Sequence& sequence, std::int32_t position, std::int32_t token) {
-        const std::int32_t at = batch.n_tokens++;
-        ZH_CHECK(at < batch_limit_);
-        batch.token[at] = token;
-        batch.pos[at] = position;
-        batch.n_seq_id[at] = 1;
-        batch.seq_id[at][0] = sequence.id;
-        batch.logits[at] = 0;
-    };
+    batch_.clear();
     for (InStep& part : parts) {
         const Sequence& sequence = *part.sequence;
         const std::int32_t pending = part.tokens - part.drafted;
+        const bool samples = part.row >= 0 && sequence.output_limit() > 0;
+        if (part.row >= 0) part.row = samples ? batch_.size() + pending - 1 : kNothingToSample;
         for (std::int32_t i = 0; i < pending; ++i) {
             const std::int32_t position = sequence.computed + i;
-            add(sequence, position, sequence.tokens[static_cast<std::size_t>(position)]);
+            batch_.add(sequence.tokens[static_cast<std::size_t>(position)], position, sequence.id,
+                       samples && i + 1 == pending);
         }
-        if (part.row < 0) continue;
-        if (sequence.output_limit() <= 0) {
-            part.row = kNothingToSample;
-            continue;
-        }
-        part.row = batch.n_tokens - 1;
-        for (std::int32_t i = 0; i < part.drafted; ++i)
-            add(sequence, sequence.computed + pending + i,
-                sequence.draft.tokens[static_cast<std::size_t>(i)]);
-        for (std::int32_t row = part.row; row < batch.n_tokens; ++row) batch.logits[row] = 1;
+        for (std::int32_t i = 0; samples && i < part.drafted; ++i)
+            batch_.add(sequence.draft.tokens[static_cast<std::size_t>(i)],
+                       sequence.computed + pending + i, sequence.id, true);
     }
 }
 
@@ -226,7 +212,7 @@ bool LlamaEngine::after_call(std::int32_t rc, std::span<InStep> parts) {
     }
     if (rc == 1 && running_.size() > 1) {
         // Cannot happen while the bookkeeping is right; the state is as before the step.
-        log_warn(kOrigin, "no KV slot for a step of {} tokens", batch_->n_tokens);
+        log_warn(kOrigin, "no KV slot for a step of {} tokens", batch_.size());
         std::size_t youngest = running_.size();
         for (std::size_t i = 0; i < running_.size(); ++i)
             if (!running_[i]->beside && !running_[i]->last &&
@@ -333,7 +319,7 @@ void LlamaEngine::tell(InStep& part, MonoNs now) {
 }
 
 void LlamaEngine::record(std::span<const InStep> parts) {
-    const llama_batch& batch = *batch_;
+    const llama_batch& batch = batch_.get();
     record_.clear();
     for (std::int32_t i = 0; i < batch.n_tokens; ++i)
         record_.push_back({batch.token[i], batch.pos[i], batch.seq_id[i][0], batch.logits[i] != 0});

@@ -54,6 +54,7 @@ LlamaEngine::LlamaEngine(const LlamaOptions& options, std::shared_ptr<const Mode
       info_(model_->info),
       compute_(shared_compute(layout.threads)),
       context_(std::move(context)),
+      batch_(static_cast<std::int32_t>(llama_n_batch(context_.get()))),
       separate_calls_(!model_->on_gpu),
       waiting_({.bounds = {.max_requests =
                                static_cast<std::uint32_t>(std::max(options.queue_requests, 1)),
@@ -78,9 +79,7 @@ LlamaEngine::LlamaEngine(const LlamaOptions& options, std::shared_ptr<const Mode
     info_.context_tokens = std::min(wanted, cells);
     info_.can_continue = renderer_->traits().can_continue;
     info_.can_share_prefix = model_->partial_removal && options_.prefix_cache;
-    batch_limit_ = static_cast<std::int32_t>(llama_n_batch(context_.get()));
     output_limit_ = plan.outputs;
-    batch_.reset(new llama_batch(llama_batch_init(batch_limit_, 0, 1)));
     std::int32_t n = 0;
     const llama_token* list = llama_vocab_get_suppress_tokens(model_->vocab, &n);
     if (list != nullptr) suppressed_ = {list, static_cast<std::size_t>(n)};

@@ -60,13 +60,6 @@ inline Error make_error(Code code, std::string detail) {
     return {.code = code, .detail = std::move(detail), .origin = kOrigin};
 }
 
-struct BatchFree {
-    void operator()(llama_batch* batch) const {
-        llama_batch_free(*batch);
-        delete batch;
-    }
-};
-
 class LlamaEngine final : public EnginePort {
   public:
     LlamaEngine(const LlamaOptions& options, std::shared_ptr<const Model> model,
@@ -172,8 +165,7 @@ class LlamaEngine final : public EnginePort {
     ModelInfo info_;
     const std::shared_ptr<Compute> compute_;
     ContextPtr context_;
-    std::unique_ptr<llama_batch, BatchFree> batch_;
-    std::int32_t batch_limit_ = 0;
+    Batch batch_;
     std::int32_t output_limit_ = 0;  // rows of logits of one call
     bool separate_calls_ = true;     // decode and prefill in calls of their own
     std::span<const llama_token> suppressed_;

@@ -5,9 +5,11 @@
 
 #include <llama.h>
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
+#include "base/check.h"
 #include "engine/step_gate.h"
 
 namespace zerohop::engine {
@@ -20,6 +22,33 @@ struct ContextFree {
 };
 using ModelPtr = std::unique_ptr<llama_model, ModelFree>;
 using ContextPtr = std::unique_ptr<llama_context, ContextFree>;
+
+// A batch of tokens, each of one sequence, with room for `capacity`.
+class Batch {
+  public:
+    explicit Batch(std::int32_t capacity)
+        : capacity_(capacity), batch_(llama_batch_init(capacity, 0, 1)) {}
+    Batch(const Batch&) = delete;
+    Batch& operator=(const Batch&) = delete;
+    ~Batch() { llama_batch_free(batch_); }
+
+    void clear() { batch_.n_tokens = 0; }
+    void add(llama_token token, std::int32_t position, std::int32_t sequence, bool logits) {
+        const std::int32_t i = batch_.n_tokens++;
+        ZH_CHECK(i < capacity_);
+        batch_.token[i] = token;
+        batch_.pos[i] = position;
+        batch_.n_seq_id[i] = 1;
+        batch_.seq_id[i][0] = sequence;
+        batch_.logits[i] = logits ? 1 : 0;
+    }
+    std::int32_t size() const { return batch_.n_tokens; }
+    const llama_batch& get() const { return batch_; }
+
+  private:
+    std::int32_t capacity_;
+    llama_batch batch_;
+};
 
 // Once per process; later calls do nothing. llama.cpp's log goes to ours at debug.
 void init_llama();

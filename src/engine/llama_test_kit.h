@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "engine/llama_engine.h"
+#include "engine/llama_glue.h"
 
 // Under a sanitizer our code is slow and its logic the same: a few repetitions do.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -169,16 +170,9 @@ class Replay {
   private:
     void decode(std::span<const StepToken> tokens) {
         const auto n = static_cast<std::int32_t>(tokens.size());
-        llama_batch batch = llama_batch_init(n, 0, 1);
-        batch.n_tokens = n;
-        for (std::int32_t i = 0; i < n; ++i) {
-            const StepToken& token = tokens[static_cast<std::size_t>(i)];
-            batch.token[i] = token.token;
-            batch.pos[i] = token.position;
-            batch.n_seq_id[i] = 1;
-            batch.seq_id[i][0] = token.sequence;
-            batch.logits[i] = token.logits ? 1 : 0;
-        }
+        Batch batch(n);
+        for (const StepToken& token : tokens)
+            batch.add(token.token, token.position, token.sequence, token.logits);
         for (const StepToken& token : tokens) {
             std::vector<Split>& history = history_[token.sequence];
             if (history.empty() || history.back().batch != batches_)
@@ -186,7 +180,7 @@ class Replay {
             history.back().tokens.push_back(token);
         }
         ++batches_;
-        ASSERT_EQ(llama_decode(context_.get(), batch), 0);
+        ASSERT_EQ(llama_decode(context_.get(), batch.get()), 0);
         const std::int32_t vocab = llama_vocab_n_tokens(llama_model_get_vocab(model_.get()));
         for (std::int32_t i = 0; i < n; ++i) {
             const StepToken& token = tokens[static_cast<std::size_t>(i)];
@@ -199,7 +193,6 @@ class Replay {
             logits.insert(logits.end(), row, row + vocab);
             ++compared;
         }
-        llama_batch_free(batch);
     }
 
     struct Split {
@@ -224,12 +217,8 @@ class Replay {
             std::erase_if(split.tokens, [&](const StepToken& t) { return t.position >= length; });
     }
 
-    struct Free {
-        void operator()(llama_model* m) const { llama_model_free(m); }
-        void operator()(llama_context* c) const { llama_free(c); }
-    };
-    std::unique_ptr<llama_model, Free> model_;
-    std::unique_ptr<llama_context, Free> context_;
+    ModelPtr model_;
+    ContextPtr context_;
     std::map<std::int32_t, std::vector<Split>> history_;  // by sequence
     int batches_ = 0;
 };
@@ -305,25 +294,14 @@ class Bare {
   private:
     void decode(std::span<const std::int32_t> tokens, std::size_t from, std::size_t to,
                 std::int32_t sequence) {
-        llama_batch batch = llama_batch_init(static_cast<std::int32_t>(to - from), 0, 1);
-        for (std::size_t i = from; i < to; ++i) {
-            const std::int32_t at = batch.n_tokens++;
-            batch.token[at] = tokens[i];
-            batch.pos[at] = static_cast<llama_pos>(i);
-            batch.n_seq_id[at] = 1;
-            batch.seq_id[at][0] = sequence;
-            batch.logits[at] = i + 1 == to ? 1 : 0;
-        }
-        EXPECT_EQ(llama_decode(context_.get(), batch), 0);
-        llama_batch_free(batch);
+        Batch batch(static_cast<std::int32_t>(to - from));
+        for (std::size_t i = from; i < to; ++i)
+            batch.add(tokens[i], static_cast<std::int32_t>(i), sequence, i + 1 == to);
+        EXPECT_EQ(llama_decode(context_.get(), batch.get()), 0);
     }
 
-    struct Free {
-        void operator()(llama_model* m) const { llama_model_free(m); }
-        void operator()(llama_context* c) const { llama_free(c); }
-    };
-    std::unique_ptr<llama_model, Free> model_;
-    std::unique_ptr<llama_context, Free> context_;
+    ModelPtr model_;
+    ContextPtr context_;
     const llama_vocab* vocab_ = nullptr;
 };
 

@@ -9,7 +9,7 @@ namespace zerohop::engine {
 std::unique_ptr<SidePrefill> SidePrefill::make(const Model& model, const Layout& layout,
                                                std::int32_t cells, std::int32_t chunk,
                                                Compute& compute, Hooks hooks) {
-    std::unique_ptr<SidePrefill> out(new SidePrefill);
+    std::unique_ptr<SidePrefill> out(new SidePrefill(chunk));
     out->hooks_ = std::move(hooks);
     out->compute_ = &compute;
     Layout alone = layout;
@@ -24,15 +24,9 @@ std::unique_ptr<SidePrefill> SidePrefill::make(const Model& model, const Layout&
                                   .on_node_self = out.get()});
     if (out->context_ == nullptr) return nullptr;
     out->cells_ = static_cast<std::int32_t>(llama_n_ctx_seq(out->context_.get()));
-    out->chunk_ = chunk;
-    out->batch_ = llama_batch_init(chunk, 0, 1);
     compute.attach(out->context_.get());
     llama_set_abort_callback(out->context_.get(), out->hooks_.stop, out->hooks_.self);
     return out;
-}
-
-SidePrefill::~SidePrefill() {
-    if (batch_.token != nullptr) llama_batch_free(batch_);
 }
 
 std::int32_t SidePrefill::left() const {
@@ -46,20 +40,16 @@ void SidePrefill::begin(Sequence& sequence) {
 
 std::int32_t SidePrefill::run_chunk(std::int32_t threads) {
     const std::int32_t n = std::min(left(), chunk_);
-    batch_.n_tokens = n;
-    for (std::int32_t i = 0; i < n; ++i) {
-        batch_.token[i] =
-            current_->tokens[static_cast<std::size_t>(computed_) + static_cast<std::size_t>(i)];
-        batch_.pos[i] = computed_ + i;
-        batch_.n_seq_id[i] = 1;
-        batch_.seq_id[i][0] = 0;
-        batch_.logits[i] = n == left() && i + 1 == n ? 1 : 0;
-    }
+    const bool last = n == left();
+    batch_.clear();
+    for (std::int32_t i = computed_; i < computed_ + n; ++i)
+        batch_.add(current_->tokens[static_cast<std::size_t>(i)], i, 0,
+                   last && i + 1 == computed_ + n);
     llama_set_n_threads(context_.get(), threads, threads);
     compute_->gate().lock();
     const MonoNs begin = piece_began_ = mono_now();
     elsewhere_ns_ = 0;
-    const std::int32_t rc = llama_decode(context_.get(), batch_);
+    const std::int32_t rc = llama_decode(context_.get(), batch_.get());
     if (rc == 0) llama_synchronize(context_.get());
     const auto took = static_cast<double>(mono_now() - begin - elsewhere_ns_);
     compute_->gate().unlock();

@@ -40,8 +40,7 @@ class SidePrefill {
                                              std::int32_t cells, std::int32_t chunk,
                                              Compute& compute, Hooks hooks);
 
-    ~SidePrefill();
-    SidePrefill(const SidePrefill&) = delete;
+    SidePrefill(const SidePrefill&) = delete;  // its context calls it by address
     SidePrefill& operator=(const SidePrefill&) = delete;
 
     bool fits(std::int64_t tokens) const { return tokens <= cells_; }
@@ -62,14 +61,14 @@ class SidePrefill {
     double expected_ns(std::int32_t tokens) const { return token_ns_ * tokens; }
 
   private:
-    SidePrefill() = default;
+    explicit SidePrefill(std::int32_t chunk) : batch_(chunk), chunk_(chunk) {}
     static bool on_node(ggml_tensor* node, bool ask, void* self);
 
     Hooks hooks_;
     Compute* compute_ = nullptr;
     ContextPtr context_;
-    llama_batch batch_{};
-    std::int32_t cells_ = 0, chunk_ = 0;
+    Batch batch_;
+    std::int32_t chunk_, cells_ = 0;
     Sequence* current_ = nullptr;
     std::int32_t computed_ = 0;
     double token_ns_ = 1e6;

@@ -36,22 +36,6 @@ Layout layout_of(const TuneRow& row) {
             .unified = row.unified};
 }
 
-struct Batch {
-    explicit Batch(std::int32_t capacity) : batch(llama_batch_init(capacity, 0, 1)) {}
-    Batch(const Batch&) = delete;
-    Batch& operator=(const Batch&) = delete;
-    ~Batch() { llama_batch_free(batch); }
-    void add(llama_token token, std::int32_t position, std::int32_t sequence, bool logits) {
-        const std::int32_t i = batch.n_tokens++;
-        batch.token[i] = token;
-        batch.pos[i] = position;
-        batch.n_seq_id[i] = 1;
-        batch.seq_id[i][0] = sequence;
-        batch.logits[i] = logits ? 1 : 0;
-    }
-    llama_batch batch;
-};
-
 class Measurement {
   public:
     Measurement(const Model& model, Compute& compute) : model_(model), compute_(compute) {}
@@ -80,7 +64,7 @@ class Measurement {
         Batch batch(512);
         std::int32_t filled = 0;
         const auto prefill = [&](std::int32_t tokens, std::int32_t sequence) {
-            batch.batch.n_tokens = 0;
+            batch.clear();
             for (std::int32_t i = 0; i < tokens; ++i)
                 batch.add(token(filled + i), filled + i, sequence, i + 1 == tokens);
             filled += tokens;
@@ -105,14 +89,14 @@ class Measurement {
         row.decode1_tps = rate(1, best);
 
         // Sequence 0 stays: its cells are the foreign ones.
-        batch.batch.n_tokens = 0;
+        batch.clear();
         for (std::int32_t s = 1; s <= kSequences; ++s)
             for (std::int32_t i = 0; i < kShortPrompt; ++i)
                 batch.add(token(s * 31 + i), i, s, i + 1 == kShortPrompt);
         if (decode(batch) == 0) return;
         best = std::numeric_limits<std::int64_t>::max();
         for (std::int32_t i = 0; i < kDecodeSteps; ++i) {
-            batch.batch.n_tokens = 0;
+            batch.clear();
             for (std::int32_t s = 1; s <= kSequences; ++s)
                 batch.add(token(s * 7 + i), kShortPrompt + i, s, true);
             const std::int64_t step = decode(batch);
@@ -138,7 +122,7 @@ class Measurement {
     std::int64_t decode(Batch& batch) {
         compute_.gate().lock();
         const MonoNs begin = mono_now();
-        const std::int32_t rc = llama_decode(context_.get(), batch.batch);
+        const std::int32_t rc = llama_decode(context_.get(), batch.get());
         if (rc == 0) llama_synchronize(context_.get());
         const std::int64_t took = std::max<std::int64_t>(1, mono_now() - begin);
         compute_.gate().unlock();
