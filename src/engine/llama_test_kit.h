@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/engine_test_kit.h"
 #include "engine/llama_engine.h"
 #include "engine/llama_glue.h"
 
@@ -62,58 +63,6 @@ inline std::unique_ptr<EnginePort> load(const LlamaOptions& options) {
     auto engine = load_llama(options, {});
     if (!engine) ADD_FAILURE() << engine.error().detail;
     return engine ? std::move(*engine) : nullptr;
-}
-
-inline std::shared_ptr<Request> ask(std::string text, std::int32_t max_tokens = 24) {
-    auto request = std::make_shared<Request>();
-    request->turns.push_back({Role::kUser, {std::move(text)}});
-    request->max_tokens = max_tokens;
-    return request;
-}
-
-struct Answer {
-    std::int32_t prepared = -1;
-    std::string text;
-    std::optional<Done> done;
-    std::optional<Error> failed;
-};
-
-inline Answer wait_for(Stream& stream, int seconds = 60) {
-    Answer answer;
-    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
-    while (std::chrono::steady_clock::now() < until) {
-        Event event;
-        if (!stream.try_pop(event)) {
-            std::this_thread::sleep_for(std::chrono::microseconds(200));
-            continue;
-        }
-        if (auto* prepared = std::get_if<Prepared>(&event))
-            answer.prepared = prepared->input_tokens;
-        if (auto* text = std::get_if<Text>(&event)) answer.text += text->delta;
-        if (auto* done = std::get_if<Done>(&event)) return answer.done = *done, answer;
-        if (auto* failed = std::get_if<Failed>(&event))
-            return answer.failed = failed->error, answer;
-    }
-    ADD_FAILURE() << "no end within " << seconds << " s";
-    return answer;
-}
-
-inline StreamPtr submit(EnginePort& engine, std::shared_ptr<Request> request) {
-    auto stream = std::make_shared<Stream>(nullptr, nullptr);
-    engine.submit(std::move(request), stream);
-    return stream;
-}
-
-inline Answer answer_of(EnginePort& engine, std::shared_ptr<Request> request) {
-    return wait_for(*submit(engine, std::move(request)));
-}
-
-inline bool eventually(const std::function<bool()>& condition) {
-    for (int i = 0; i < 2000; ++i) {
-        if (condition()) return true;
-        std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    }
-    return false;
 }
 
 // Replays the engine's own batches on a bare context and expects the same tokens.

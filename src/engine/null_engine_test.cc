@@ -6,6 +6,8 @@
 #include <set>
 #include <thread>
 
+#include "engine/engine_test_kit.h"
+
 namespace zerohop::engine {
 namespace {
 
@@ -15,48 +17,16 @@ std::unique_ptr<EnginePort> make(std::string_view config) {
     return engine ? std::move(*engine) : nullptr;
 }
 
+using testkit::Answer;
+
 std::shared_ptr<Request> ask(std::string text, std::int32_t max_tokens = 1000) {
-    auto request = std::make_shared<Request>();
-    request->turns.push_back({Role::kUser, {std::move(text)}});
-    request->max_tokens = max_tokens;
-    return request;
+    return testkit::ask(std::move(text), max_tokens);
 }
 
-struct Answer {
-    std::int32_t prepared = -1;
-    std::string text;
-    std::optional<Done> done;
-    std::optional<Error> failed;
-    int texts = 0;
-};
-
-Answer wait_for(Stream& stream, int seconds = 20) {
-    Answer answer;
-    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
-    while (std::chrono::steady_clock::now() < until) {
-        Event event;
-        if (!stream.try_pop(event)) {
-            std::this_thread::sleep_for(std::chrono::microseconds(50));
-            continue;
-        }
-        if (auto* prepared = std::get_if<Prepared>(&event))
-            answer.prepared = prepared->input_tokens;
-        if (auto* text = std::get_if<Text>(&event)) {
-            answer.text += text->delta;
-            ++answer.texts;
-        }
-        if (auto* done = std::get_if<Done>(&event)) return answer.done = *done, answer;
-        if (auto* failed = std::get_if<Failed>(&event))
-            return answer.failed = failed->error, answer;
-    }
-    ADD_FAILURE() << "no end within " << seconds << " s";
-    return answer;
-}
+Answer wait_for(Stream& stream, int seconds = 20) { return testkit::wait_for(stream, seconds); }
 
 Answer answer_of(EnginePort& engine, std::shared_ptr<Request> request) {
-    auto stream = std::make_shared<Stream>(nullptr, nullptr);
-    engine.submit(std::move(request), stream);
-    return wait_for(*stream);
+    return wait_for(*testkit::submit(engine, std::move(request)));
 }
 
 TEST(NullEngine, AnswersAsScripted) {

@@ -144,10 +144,8 @@ class Residency {
     // time. With a host tier only.
     void trim_idle(std::uint64_t most, std::vector<Step>& steps);
     // Drops what an owner holds: one holding, or all (id 0). Running ones stay until finish().
-    // Returns how many went.
-    std::uint32_t forget(std::uint64_t owner, std::uint64_t id, std::vector<Step>& steps);
+    void forget(std::uint64_t owner, std::uint64_t id, std::vector<Step>& steps);
     void list(std::vector<Holding>& out) const;
-    std::uint64_t idle_tokens() const;
 
     Result<PinId> pin(SlotId slot, std::uint32_t length, MonoNs until);
     void unpin(PinId id) { resident_.unpin(id); }
@@ -209,6 +207,7 @@ class Residency {
     void drop_blob(BlobId id, std::vector<Step>& steps);
     bool make_room(std::vector<Step>& steps);
     void evict(SlotId slot, std::vector<Step>& steps);
+    std::uint64_t idle_tokens() const;
     std::uint64_t promised() const;  // cells beyond the tree's: growth and duplicates
     void release(SlotId slot);
     Slot& at(SlotId slot) { return slots_[static_cast<std::size_t>(slot)]; }

@@ -335,12 +335,10 @@ void Residency::trim_idle(std::uint64_t most, std::vector<Step>& steps) {
     }
 }
 
-std::uint32_t Residency::forget(std::uint64_t owner, std::uint64_t id, std::vector<Step>& steps) {
-    std::uint32_t gone = 0;
+void Residency::forget(std::uint64_t owner, std::uint64_t id, std::vector<Step>& steps) {
     for (SlotId i = 0; i < static_cast<SlotId>(slots_.size()); ++i) {
         Slot& s = at(i);
         if (s.use == Use::kFree || s.ns.owner != owner || (id != 0 && s.entry != id)) continue;
-        ++gone;
         if (s.use == Use::kRunning) {
             s.forget = true;
             continue;
@@ -353,7 +351,6 @@ std::uint32_t Residency::forget(std::uint64_t owner, std::uint64_t id, std::vect
     for (const auto& [blob, b] : blobs_)
         if (b.ns.owner == owner && (id == 0 || (blob | kBlobMark) == id)) blobs.push_back(blob);
     for (const BlobId blob : blobs) drop_blob(blob, steps);
-    return gone + static_cast<std::uint32_t>(blobs.size());
 }
 
 void Residency::list(std::vector<Holding>& out) const {
