@@ -98,8 +98,10 @@ void LlamaEngine::fail_sequence(Sequence& sequence, Error error) {
     sequence.last = Failed{std::move(error)};
 }
 
-// Moves what finished out of running_: gone when its last event was taken, else to ending_.
+// Moves what finished out of running_: gone when its last event was taken, else to ending_. Who
+// gets the last event finds the statistics without that request.
 void LlamaEngine::reap() {
+    publish();
     for (SequencePtr& sequence : running_) {
         if (!sequence->last) continue;
         if (sequence->starved() || !sequence->stream->try_push(std::move(*sequence->last)))

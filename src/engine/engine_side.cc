@@ -73,7 +73,6 @@ void LlamaEngine::run_side() {
         log_error(kOrigin, "llama_decode failed ({}) for {}", rc, sequence.request->id);
         fail_sequence(sequence, make_error(Code::kInternal, "the model failed to compute"));
         reap();
-        publish();
         return;
     }
     prompt_computed_.fetch_add(static_cast<std::uint64_t>(side_->computed() - before),
@@ -81,7 +80,6 @@ void LlamaEngine::run_side() {
     if (side_->left() > 0) return;
     end_side_prompt(sequence);
     reap();
-    publish();
 }
 
 // Between two pieces of a chunk: a turn, when somebody waits for one or is about to.

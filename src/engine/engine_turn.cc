@@ -34,7 +34,6 @@ bool LlamaEngine::turn() {
     if (work) {
         run_step();
         reap();
-        publish();
     }
     kv_.tidy(now, !work);
     turn_ended_ = mono_now();
@@ -256,8 +255,10 @@ void LlamaEngine::fail_everything() {
 
 void LlamaEngine::publish() {
     std::uint64_t used = 0;
-    std::uint32_t starved = 0;
+    std::uint32_t starved = 0, running = 0;
     for (const SequencePtr& sequence : running_) {
+        if (sequence->last) continue;  // holds nothing any more
+        ++running;
         used += static_cast<std::uint64_t>(sequence->computed);
         starved += sequence->starved() ? 1 : 0;
     }
@@ -267,7 +268,7 @@ void LlamaEngine::publish() {
         const std::lock_guard lock(inbox_mutex_);
         n_waiting_.store(size(waiting_) + size(sharing_), std::memory_order_relaxed);
     }
-    n_running_.store(size(running_), std::memory_order_relaxed);
+    n_running_.store(running, std::memory_order_relaxed);
     n_paused_.store(starved + size(resuming_) + size(ending_), std::memory_order_relaxed);
     EngineStats stats;
     kv_.add_to(stats);
