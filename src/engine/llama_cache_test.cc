@@ -275,22 +275,25 @@ TEST(LlamaCache, TextIsThatOfAPlainEngine) {
 }
 
 // Drafts on against off at temperature 1: the two-token completions of one prompt are distributed
-// alike. The draft is right in about half of the cases, so both ways are taken.
+// alike. The draft is right in about half of the cases, so both ways are taken. Both runs have the same
+// seeds and bf16, whose rows do not depend on their batch: what is left is what drafts do.
 TEST(LlamaCache, DraftsDoNotChangeTheDistribution) {
     NEED_MODEL();
     const char* long_run = std::getenv("ZEROHOP_LONG_TESTS");
     const int samples = long_run != nullptr ? 10'000 : kSanitized ? 200 : 1'000;
     const auto count = [&](bool drafts) {
         LlamaOptions options = base_options();
+        options.kv_type = "bf16";
         options.drafts = options.drafts_always = drafts;
         options.sampling = {};
         options.sampling.temperature = 1.0F;
         options.sampling.top_k = 4;
         auto engine = load(options);
         std::map<std::string, int> counts;
-        std::uint32_t seed = drafts ? 1'000'000 : 1;
+        std::uint32_t seed = 1;
         for (int i = 0; i < samples; i += 50) {
             std::vector<StreamPtr> streams;
+            streams.reserve(50);
             for (int k = 0; k < 50; ++k) {
                 auto r = ask_as("a", "Say one colour.", 3);
                 r->sampling.seed = seed++;

@@ -229,6 +229,7 @@ TEST(NullEngine, ManyRequestsFromManyThreads) {
         threads.emplace_back([&] {
             for (int i = 0; i < kEach; i += 50) {
                 std::vector<StreamPtr> streams;
+                streams.reserve(50);
                 for (int k = 0; k < 50; ++k) {
                     streams.push_back(std::make_shared<Stream>(nullptr, nullptr));
                     engine->submit(ask("x"), streams.back());
