@@ -110,14 +110,17 @@ void FairQueue::put_back(FairItem item, MonoNs now) {
     workspaces_.find(workspace)->second->given[band] -= paid;
 }
 
+// What a workspace that has nothing queued starts with when it comes.
+std::int64_t FairQueue::given_to(const std::string& workspace, int band) const {
+    const auto known = away_[band].find(workspace);
+    if (known == away_[band].end()) return level_[band];
+    return std::max(known->second, level_[band] - kMaxCredit);
+}
+
 // In front: among equals it has waited longest for a turn.
 void FairQueue::enter(Workspace& workspace, int band) {
-    const auto known = away_[band].find(workspace.name);
-    workspace.given[band] = level_[band];
-    if (known != away_[band].end()) {
-        workspace.given[band] = std::max(known->second, level_[band] - kMaxCredit);
-        away_[band].erase(known);
-    }
+    workspace.given[band] = given_to(workspace.name, band);
+    away_[band].erase(workspace.name);
     ring_[band].push_front(&workspace);
 }
 
@@ -190,6 +193,20 @@ std::optional<FairItem> FairQueue::pop(MonoNs now) {
     }
     last_pop_ns_ = size() == 0 ? 0 : now;  // idle time says nothing of the queue's speed
     return item;
+}
+
+void FairQueue::note_end(const std::string& workspace, MonoNs now) {
+    while (!ended_.empty() && now - ended_.front().first >= kReturn) ended_.pop_front();
+    ended_.emplace_back(now, workspace);
+}
+
+std::size_t FairQueue::kept(MonoNs now) const {
+    const std::optional<Place> next = choose(now);
+    if (!next || next->band != 0) return 0;
+    return static_cast<std::size_t>(std::ranges::count_if(ended_, [&](const auto& end) {
+        return now - end.first < kReturn && !workspaces_.contains(end.second) &&
+               given_to(end.second, 0) <= next->workspace->given[0];
+    }));
 }
 
 bool FairQueue::remove(std::uint64_t handle) {

@@ -10,6 +10,8 @@
 //      next whenever one comes; more it cannot save up. Low priority counts 100 ms later: a
 //      workspace whose best item is a low one younger than that steps back behind those with due
 //      items.
+//      A place that one of its requests leaves is kept for it for a moment (kReturn) when it has
+//      nothing queued and would be next: who keeps n requests in flight keeps n places.
 //   3. Inside a workspace, by counted arrival + min(expected work, 2 s): shorter work overtakes
 //      longer work that came at most 2 s before it, never more.
 //
@@ -22,6 +24,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <list>
 #include <memory>
@@ -30,6 +33,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 
 #include "admit/queue_gauge.h"
 #include "base/clock.h"
@@ -59,6 +63,7 @@ class FairQueue {
     static constexpr MonoNs kMaxOvertake = 2 * kNsPerSec;
     static constexpr int kHighInARow = 8;
     static constexpr std::int64_t kMaxCredit = 2048;  // tokens
+    static constexpr MonoNs kReturn = 20 * kNsPerMs;
 
     // `gauge` may be null; its bounds are set here, its numbers kept up to date.
     explicit FairQueue(const Bounds& bounds, std::shared_ptr<QueueGauge> gauge = nullptr);
@@ -75,6 +80,11 @@ class FairQueue {
     bool remove(std::uint64_t handle);
     // Back in, where it was: for work that was paused. Never refused.
     void put_back(FairItem item, MonoNs now);
+
+    // A request of this workspace ended well …
+    void note_end(const std::string& workspace, MonoNs now);
+    // … so many free places are to be kept for those that had one, instead of going to peek().
+    std::size_t kept(MonoNs now) const;
 
     std::size_t size() const { return by_handle_.size(); }
     std::int64_t tokens() const { return tokens_; }
@@ -111,6 +121,7 @@ class FairQueue {
     FairItem take(const Place& place);
     std::optional<Place> choose(MonoNs now) const;
     std::optional<Place> choose_in(int band, MonoNs now, bool due_only) const;
+    std::int64_t given_to(const std::string& workspace, int band) const;
     void enter(Workspace& workspace, int band);
     void leave(Workspace& workspace, int band);
     bool others_overdue(MonoNs now) const;
@@ -124,6 +135,7 @@ class FairQueue {
     std::int64_t level_[2] = {0, 0};
     // What those that have nothing queued had been given, while that is above level_ - kMaxCredit.
     std::unordered_map<std::string, std::int64_t> away_[2];
+    std::deque<std::pair<MonoNs, std::string>> ended_;  // within kReturn, oldest first
     std::unordered_map<std::uint64_t, Place> by_handle_;
     std::size_t count_[2] = {0, 0};
     std::int64_t tokens_ = 0;

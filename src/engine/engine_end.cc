@@ -72,7 +72,6 @@ void LlamaEngine::finish(Sequence& sequence, StopReason reason) {
     free_kv(sequence, true);
     if (sequence.sampled() > 0) {
         if (drafts_ != nullptr) drafts_->learn(sequence);
-        const std::lock_guard lock(inbox_mutex_);
         plans_.learn(sequence.structure_keys<kv::PlanKey>(),
                      static_cast<std::uint32_t>(sequence.sampled()));
     }
@@ -102,8 +101,11 @@ void LlamaEngine::fail_sequence(Sequence& sequence, Error error) {
 // gets the last event finds the statistics without that request.
 void LlamaEngine::reap() {
     publish();
+    const MonoNs now = mono_now();
     for (SequencePtr& sequence : running_) {
         if (!sequence->last) continue;
+        if (std::holds_alternative<Done>(*sequence->last))
+            waiting_.note_end(sequence->request->lane, sequence->request->principal.workspace, now);
         if (sequence->starved() || !sequence->stream->try_push(std::move(*sequence->last)))
             ending_.push_back(std::move(sequence));
         else

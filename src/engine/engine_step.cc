@@ -13,13 +13,24 @@ namespace zerohop::engine {
 
 // --- planning -----------------------------------------------------------------------------------
 
+namespace {
+
+// Low priority stands still until the first token of such a one.
+bool prefills_high(const SequencePtr& s) {
+    return s->request->priority == Priority::kHigh && s->sampled() == 0 && !s->starved();
+}
+
+}  // namespace
+
 bool LlamaEngine::plan_step(MonoNs now) {
     while (true) {
         choose_side(now);
         runnable_.clear();
         runnable_sequences_.clear();
+        const bool high_first = std::ranges::any_of(running_, prefills_high);
         for (const SequencePtr& sequence : running_) {
             if (sequence->starved() || sequence->beside || waits_for_side(*sequence)) continue;
+            if (high_first && sequence->request->priority == Priority::kLow) continue;
             const std::int32_t pending = sequence->pending();
             runnable_.push_back({.pending = pending,
                                  .decoding = pending == 1 && sequence->sampled() > 0,
@@ -156,8 +167,8 @@ bool LlamaEngine::compute(std::span<InStep> parts) {
     if (!after_call(rc, parts)) return false;
     planner_.observe(decoding, prefill, took);
     const double token_ns = prefill_token_ns();
-    prefill_token_ns_.store(token_ns, std::memory_order_relaxed);
-    decode_token_ns_.store(planner_.decode_step_ns(1), std::memory_order_relaxed);
+    prefill_token_ns_ = token_ns;
+    decode_token_ns_ = planner_.decode_step_ns(1);
     kv_.set_prefill_cost(token_ns);
     if (options_.gauge != nullptr)
         options_.gauge->prefill_token_ns.store(token_ns, std::memory_order_relaxed);

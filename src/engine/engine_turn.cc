@@ -21,10 +21,9 @@ void LlamaEngine::run() {
 
 // False: nothing to compute on the main context.
 bool LlamaEngine::turn() {
-    note_deadlines();
-    arrived_.store(false, std::memory_order_relaxed);
-    const bool told = look_.exchange(false, std::memory_order_acq_rel);
     const MonoNs now = mono_now();
+    take_arrived(now);
+    const bool told = look_.exchange(false, std::memory_order_acq_rel);
     if (told) forget_asked();
     sweep(now, told);
     flush_starved(told);
@@ -40,18 +39,70 @@ bool LlamaEngine::turn() {
     return work;
 }
 
-void LlamaEngine::note_deadlines() {
-    const std::lock_guard lock(inbox_mutex_);
-    next_deadline_ = std::min(next_deadline_, std::exchange(inbox_deadline_, kNever));
+void LlamaEngine::take_arrived(MonoNs now) {
+    arrived_.store(false, std::memory_order_relaxed);
+    inbox_.take(arrived_now_);
+    for (PreparedRequest& ready : arrived_now_) enqueue(std::move(ready), now);
+    arrived_now_.clear();
+}
+
+void LlamaEngine::enqueue(PreparedRequest&& ready, MonoNs now) {
+    const StreamPtr stream = ready.stream;
+    const MonoNs since = ready.ready_ns;
+    const auto tokens = static_cast<std::int64_t>(ready.tokens.size());
+    SequencePtr sequence = make_sequence(std::move(ready));
+    const RequestPtr request = sequence->request;
+    if (request->deadline_ns != 0) next_deadline_ = std::min(next_deadline_, request->deadline_ns);
+    sequence->expected =
+        plans_.expect(sequence->structure_keys<kv::PlanKey>(),
+                      static_cast<std::uint32_t>(std::max(sequence->output_limit(), 0)));
+    const auto planned = sequence->expected.samples > 0
+                             ? static_cast<std::int32_t>(sequence->expected.mean_tokens)
+                             : 0;
+    const Status queued = waiting_.push(fair_item(*request, sequence->order, tokens,
+                                                  prefill_token_ns_, decode_token_ns_, since, planned),
+                                        request->lane, std::move(sequence), now);
+    if (!queued) (void)stream->try_push(Failed{queued.error()});
+}
+
+SamplerParams LlamaEngine::sampler_params(const Sampling& asked) {
+    SamplerParams params = model_->sampling;
+    const Sampling& config = options_.sampling;
+    const auto pick = [](const auto& first, const auto& second, auto& out) {
+        if (first)
+            out = *first;
+        else if (second)
+            out = *second;
+    };
+    pick(asked.temperature, config.temperature, params.temperature);
+    pick(asked.top_p, config.top_p, params.top_p);
+    pick(asked.top_k, config.top_k, params.top_k);
+    if (asked.seed)
+        params.seed = *asked.seed;
+    else if (config.seed)
+        params.seed = *config.seed;
+    else
+        params.seed = seeds_();
+    return params;
+}
+
+SequencePtr LlamaEngine::make_sequence(PreparedRequest&& ready) {
+    const Request& request = *ready.request;
+    const SamplerParams params = sampler_params(request.sampling);
+    auto sequence =
+        std::make_unique<Sequence>(ready.request, ready.stream, std::move(ready.tokens), params);
+    sequence->order = next_order_++;
+    sequence->since = ready.ready_ns;
+    sequence->marks = std::move(ready.marks);
+    sequence->ns = kv::derive_namespace(request.principal.workspace, info_.id, request.cache_user);
+    // Without a prefix cache nobody finds anything: each request is alone.
+    if (!options_.prefix_cache) sequence->ns.lo ^= sequence->order * 0x9E3779B97F4A7C15ULL;
+    return sequence;
 }
 
 void LlamaEngine::forget_asked() {
-    std::vector<Forget> asked;
-    {
-        const std::lock_guard lock(inbox_mutex_);
-        asked.swap(forgets_);
-    }
-    for (const Forget& f : asked) kv_.forget(f.workspace, f.id);
+    forgets_.take(forget_now_);
+    for (const Forget& f : forget_now_) kv_.forget(f.workspace, f.id);
 }
 
 LlamaEngine::Over LlamaEngine::is_over(const Sequence& sequence, MonoNs now) const {
@@ -90,10 +141,7 @@ void LlamaEngine::sweep(MonoNs now, bool told) {
         end_over(*sequence, over);
         return true;
     };
-    {
-        const std::lock_guard lock(inbox_mutex_);
-        waiting_.erase_if(ended);
-    }
+    waiting_.erase_if(ended);
     for (auto* list : {&sharing_, &resuming_, &running_, &ending_}) std::erase_if(*list, ended);
 }
 
@@ -120,11 +168,7 @@ void LlamaEngine::admit(MonoNs now) {
         !resuming_.empty() && now - resuming_.front()->since >= admit::FairQueue::kMaxOvertake;
     if (!overdue) admit_waiting(now, true);
     while (!resuming_.empty()) {
-        const std::uint8_t lane = resuming_.front()->request->lane;
-        {
-            const std::lock_guard lock(inbox_mutex_);
-            if (!waiting_.has_room(lane, now)) break;
-        }
+        if (!waiting_.has_room(resuming_.front()->request->lane, now)) break;
         const KvStore::Admitted admitted = start(*resuming_.front(), now);
         if (admitted == KvStore::Admitted::kFull) break;
         auto& to = admitted == KvStore::Admitted::kGo ? running_ : sharing_;
@@ -150,13 +194,10 @@ void LlamaEngine::admit_sharing(MonoNs now) {
 void LlamaEngine::admit_waiting(MonoNs now, bool high_only) {
     while (true) {
         SequencePtr next;
-        {
-            const std::lock_guard lock(inbox_mutex_);
-            if (waiting_.next(now, high_only) != nullptr)
-                next = waiting_.take(now);
-            else if (!(high_only && waiting_.high_waits()))
-                return;
-        }
+        if (waiting_.next(now, high_only) != nullptr)
+            next = waiting_.take(now);
+        else if (!(high_only && waiting_.high_waits()))
+            return;
         if (next != nullptr) {
             KvStore::Admitted admitted = start(*next, now);
             // A high-priority request that finds no KV takes that of a low one.
@@ -182,7 +223,6 @@ void LlamaEngine::admit_waiting(MonoNs now, bool high_only) {
 
 // Tells the wait queue how many run on which lane.
 void LlamaEngine::count_running() {
-    const std::lock_guard lock(inbox_mutex_);
     for (const std::uint8_t lane : counted_lanes_) waiting_.note_running(lane, -1);
     counted_lanes_.clear();
     for (const auto* list : {&running_, &sharing_})
@@ -239,11 +279,9 @@ void LlamaEngine::fail_everything() {
         (void)sequence->stream->try_push(Failed{make_error(Code::kUnavailable, "shutting down")});
         return true;
     };
-    {
-        const std::lock_guard lock(inbox_mutex_);
-        closed_ = true;
-        waiting_.erase_if(fail_one);
-    }
+    inbox_.close(arrived_now_);
+    for (PreparedRequest& ready : arrived_now_) enqueue(std::move(ready), mono_now());
+    waiting_.erase_if(fail_one);
     for (auto* list : {&sharing_, &resuming_, &running_, &ending_}) {
         std::for_each(list->begin(), list->end(), fail_one);
         list->clear();
@@ -264,10 +302,7 @@ void LlamaEngine::publish() {
     }
     const auto size = [](const auto& list) { return static_cast<std::uint32_t>(list.size()); };
     kv_used_.store(used, std::memory_order_relaxed);
-    {
-        const std::lock_guard lock(inbox_mutex_);
-        n_waiting_.store(size(waiting_) + size(sharing_), std::memory_order_relaxed);
-    }
+    n_waiting_.store(size(waiting_) + size(sharing_), std::memory_order_relaxed);
     n_running_.store(running, std::memory_order_relaxed);
     n_paused_.store(starved + size(resuming_) + size(ending_), std::memory_order_relaxed);
     EngineStats stats;

@@ -99,7 +99,7 @@ LlamaEngine::LlamaEngine(const LlamaOptions& options, std::shared_ptr<const Mode
         TokenizerPool::Limits{.threads = options_.tokenizer_threads,
                               .queue = options_.tokenizer_queue,
                               .context_tokens = info_.context_tokens},
-        [this](PreparedRequest&& ready) { accept(std::move(ready)); });
+        [this](PreparedRequest&& ready) { arrive(std::move(ready)); });
     thread_ = std::thread([this] { run(); });
 }
 
@@ -112,82 +112,18 @@ void LlamaEngine::submit(RequestPtr request, StreamPtr stream) {
     pool_->submit(std::move(request), std::move(stream));
 }
 
-SamplerParams LlamaEngine::sampler_params(const Sampling& asked) {
-    SamplerParams params = model_->sampling;
-    const Sampling& config = options_.sampling;
-    const auto pick = [](const auto& first, const auto& second, auto& out) {
-        if (first)
-            out = *first;
-        else if (second)
-            out = *second;
-    };
-    pick(asked.temperature, config.temperature, params.temperature);
-    pick(asked.top_p, config.top_p, params.top_p);
-    pick(asked.top_k, config.top_k, params.top_k);
-    if (asked.seed)
-        params.seed = *asked.seed;
-    else if (config.seed)
-        params.seed = *config.seed;
-    else
-        params.seed = seeds_();
-    return params;
-}
-
-SequencePtr LlamaEngine::make_sequence(PreparedRequest&& ready, MonoNs now) {
-    const Request& request = *ready.request;
-    const SamplerParams params = sampler_params(request.sampling);
-    auto sequence =
-        std::make_unique<Sequence>(ready.request, ready.stream, std::move(ready.tokens), params);
-    sequence->order = next_order_++;
-    sequence->since = now;
-    sequence->marks = std::move(ready.marks);
-    sequence->ns = kv::derive_namespace(request.principal.workspace, info_.id, request.cache_user);
-    // Without a prefix cache nobody finds anything: each request is alone.
-    if (!options_.prefix_cache) sequence->ns.lo ^= sequence->order * 0x9E3779B97F4A7C15ULL;
-    return sequence;
-}
-
-void LlamaEngine::accept(PreparedRequest&& ready) {
-    const auto tokens = static_cast<std::int64_t>(ready.tokens.size());
+void LlamaEngine::arrive(PreparedRequest&& ready) {
     const StreamPtr stream = ready.stream;
-    std::optional<Error> refused;
-    {
-        const std::lock_guard lock(inbox_mutex_);
-        if (closed_) {
-            refused = make_error(Code::kUnavailable, "shutting down");
-        } else {
-            const MonoNs now = mono_now();
-            SequencePtr sequence = make_sequence(std::move(ready), now);
-            const RequestPtr request = sequence->request;
-            if (request->deadline_ns != 0)
-                inbox_deadline_ = std::min(inbox_deadline_, request->deadline_ns);
-            sequence->expected =
-                plans_.expect(sequence->structure_keys<kv::PlanKey>(),
-                              static_cast<std::uint32_t>(std::max(sequence->output_limit(), 0)));
-            const auto planned = sequence->expected.samples > 0
-                                     ? static_cast<std::int32_t>(sequence->expected.mean_tokens)
-                                     : 0;
-            const Status queued = waiting_.push(
-                fair_item(*request, sequence->order, tokens,
-                          prefill_token_ns_.load(std::memory_order_relaxed),
-                          decode_token_ns_.load(std::memory_order_relaxed), now, planned),
-                request->lane, std::move(sequence), now);
-            if (!queued) refused = queued.error();
-        }
+    if (inbox_.push(std::move(ready)) == Inbox<PreparedRequest>::Pushed::kClosed) {
+        (void)stream->try_push(Failed{make_error(Code::kUnavailable, "shutting down")});
+        return;
     }
-    if (refused) {
-        (void)stream->try_push(Failed{std::move(*refused)});
-    } else {
-        arrived_.store(true, std::memory_order_release);
-        wake_.signal();
-    }
+    arrived_.store(true, std::memory_order_release);
+    wake_.signal();
 }
 
 void LlamaEngine::forget_cached(std::string_view workspace, std::uint64_t id) {
-    {
-        const std::lock_guard lock(inbox_mutex_);
-        forgets_.push_back({.workspace = std::string(workspace), .id = id});
-    }
+    (void)forgets_.push({.workspace = std::string(workspace), .id = id});
     notify();
 }
 

@@ -26,6 +26,7 @@
 #include <vector>
 
 #include "engine/drafts.h"
+#include "engine/inbox.h"
 #include "engine/kv_store.h"
 #include "engine/llama_engine.h"
 #include "engine/llama_glue.h"
@@ -97,15 +98,15 @@ class LlamaEngine final : public EnginePort {
     };
 
     // --- any thread (llama_engine.cc)
-    void accept(PreparedRequest&& ready);
-    SequencePtr make_sequence(PreparedRequest&& ready, MonoNs now);
-    SamplerParams sampler_params(const Sampling& asked);
-    void make_side(const ContextPlan& plan);
+    void arrive(PreparedRequest&& ready);
 
     // --- engine thread (engine_turn.cc)
     void run();
     bool turn();
-    void note_deadlines();
+    void take_arrived(MonoNs now);
+    void enqueue(PreparedRequest&& ready, MonoNs now);
+    SequencePtr make_sequence(PreparedRequest&& ready);
+    SamplerParams sampler_params(const Sampling& asked);
     void forget_asked();
     void sweep(MonoNs now, bool told);
     Over is_over(const Sequence& sequence, MonoNs now) const;
@@ -173,17 +174,15 @@ class LlamaEngine final : public EnginePort {
     Wake wake_;
     std::atomic<bool> look_{false}, arrived_{false}, draining_{false}, stopping_{false};
 
-    std::mutex inbox_mutex_;
-    WaitQueue<SequencePtr> waiting_;  // guarded by inbox_mutex_: new ones
-    MonoNs inbox_deadline_ = kNever;  // guarded by inbox_mutex_: soonest since note_deadlines
-    std::vector<Forget> forgets_;     // guarded by inbox_mutex_
-    kv::Plans plans_;                 // guarded by inbox_mutex_
-    bool closed_ = false;             // guarded by inbox_mutex_
-    std::uint64_t next_order_ = 0;    // guarded by inbox_mutex_
-    std::mt19937_64 seeds_;           // guarded by inbox_mutex_
-    std::atomic<double> prefill_token_ns_{2e6}, decode_token_ns_{2e7};
+    Inbox<PreparedRequest> inbox_;
+    Inbox<Forget> forgets_;
 
     // The engine thread's own.
+    WaitQueue<SequencePtr> waiting_;  // new ones
+    kv::Plans plans_;
+    std::uint64_t next_order_ = 0;
+    std::mt19937_64 seeds_;
+    double prefill_token_ns_ = 2e6, decode_token_ns_ = 2e7;
     KvStore kv_;
     std::unique_ptr<SidePrefill> side_;  // null: none
     std::unique_ptr<Drafts> drafts_;     // null: none
@@ -198,6 +197,8 @@ class LlamaEngine final : public EnginePort {
     std::vector<sched::Share> plan_;
     std::vector<InStep> step_;  // decoding ones first
     std::vector<Drafted> drafted_;
+    std::vector<PreparedRequest> arrived_now_;
+    std::vector<Forget> forget_now_;
     std::span<const InStep> in_call_;  // of step_: what llama computes now
     std::vector<StepToken> record_;
     std::vector<std::uint8_t> counted_lanes_;  // of running_ and sharing_, as waiting_ knows them

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/inbox.h"
 #include "engine/null_script.h"
 #include "engine/wait_queue.h"
 #include "engine/wake.h"
@@ -80,7 +81,6 @@ class NullEngine final : public EnginePort {
 
   private:
     void run();
-    void take_inbox(std::vector<SequencePtr>& taken);
     void enqueue(SequencePtr&& sequence, MonoNs now);
     void fill_slots(MonoNs now);
     void look_at_all(MonoNs now);
@@ -100,9 +100,7 @@ class NullEngine final : public EnginePort {
     // own, and nobody waits there with queue=0.
     std::atomic<std::uint32_t> inside_{0};
 
-    std::mutex inbox_mutex_;
-    std::vector<SequencePtr> inbox_;  // guarded by inbox_mutex_
-    bool stopped_ = false;            // guarded by inbox_mutex_
+    Inbox<SequencePtr> inbox_;
 
     // The engine thread's own.
     WaitQueue<SequencePtr> waiting_;
@@ -160,20 +158,11 @@ void NullEngine::submit(RequestPtr request, StreamPtr stream) {
     sequence->input_tokens = input;
     sequence->request = std::move(request);
     sequence->stream = std::move(stream);
-    bool first = false;
-    {
-        const std::lock_guard lock(inbox_mutex_);
-        if (!stopped_) {
-            first = inbox_.empty();
-            inbox_.push_back(std::move(sequence));
-        }
-    }
-    if (sequence != nullptr) {
-        inside_.fetch_sub(1, std::memory_order_acq_rel);
-        fail_stream(*sequence, Code::kUnavailable, "shutting down");
-    } else if (first) {
-        wake_.signal();
-    }
+    const auto pushed = inbox_.push(std::move(sequence));
+    if (pushed == Inbox<SequencePtr>::Pushed::kFirst) wake_.signal();
+    if (pushed != Inbox<SequencePtr>::Pushed::kClosed) return;
+    inside_.fetch_sub(1, std::memory_order_acq_rel);
+    fail_stream(*sequence, Code::kUnavailable, "shutting down");
 }
 
 EngineStats NullEngine::stats_approx() const {
@@ -204,16 +193,10 @@ void NullEngine::fail_stream(Sequence& sequence, Code code, std::string detail) 
     push_final(*sequence.stream, Failed{std::move(error)});
 }
 
-void NullEngine::take_inbox(std::vector<SequencePtr>& taken) {
-    taken.clear();
-    const std::lock_guard lock(inbox_mutex_);
-    taken.swap(inbox_);
-}
-
 void NullEngine::run() {
     std::vector<SequencePtr> taken;
     while (!stopping_.load(std::memory_order_acquire)) {
-        take_inbox(taken);
+        inbox_.take(taken);
         for (SequencePtr& sequence : taken) {
             if (const MonoNs deadline = sequence->request->deadline_ns; deadline != 0)
                 next_deadline_ = std::min(next_deadline_, deadline);
@@ -244,12 +227,8 @@ void NullEngine::run() {
         now = mono_now();
         wake_.wait(sleep_ns(now));
     }
-    {
-        const std::lock_guard lock(inbox_mutex_);
-        stopped_ = true;
-        for (SequencePtr& sequence : inbox_) enqueue(std::move(sequence), mono_now());
-        inbox_.clear();
-    }
+    inbox_.close(taken);
+    for (SequencePtr& sequence : taken) enqueue(std::move(sequence), mono_now());
     waiting_.erase_if([this](const SequencePtr& sequence) {
         fail_stream(*sequence, Code::kUnavailable, "shutting down");
         end(*sequence);

@@ -126,6 +126,7 @@ void TokenizerPool::work(Job&& job) {
     (void)stream.try_push(Prepared{static_cast<std::int32_t>(ready.tokens.size())});
     if (job.request->work == Work::kCount) return;
     ready.stream = std::move(job.stream);
+    ready.ready_ns = mono_now();
     on_ready_(std::move(ready));
 }
 

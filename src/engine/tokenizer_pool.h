@@ -30,6 +30,7 @@ struct PreparedRequest {
     StreamPtr stream;
     std::vector<std::int32_t> tokens;
     std::vector<CacheMark> marks;  // of the request's breakpoints, in order
+    MonoNs ready_ns = 0;
 };
 
 class TokenizerPool {

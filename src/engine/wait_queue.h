@@ -100,6 +100,10 @@ class WaitQueue {
         Class& c = *classes_[class_of(lane)];
         c.running = static_cast<std::uint32_t>(static_cast<int>(c.running) + change);
     }
+    // One of this lane and workspace ended well: its client may come back at once.
+    void note_end(std::uint8_t lane, const std::string& workspace, MonoNs now) {
+        if (stepped_) classes_[class_of(lane)]->queue.note_end(workspace, now);
+    }
     // Whether a request of this lane may take a slot now.
     bool has_room(std::uint8_t lane, MonoNs now) const { return room(class_of(lane), now); }
 
@@ -113,7 +117,7 @@ class WaitQueue {
         const admit::FairItem* best = nullptr;
         for (std::size_t i = classes_.size(); i-- > 0;) {  // reserved lanes first
             const admit::FairItem* item = classes_[i]->queue.peek(now);
-            if (item == nullptr || !room(i, now)) continue;
+            if (item == nullptr || slots_used(i, now) + kept(i, now) >= slots_) continue;
             if (high_only && item->priority != Priority::kHigh) continue;
             if (best != nullptr &&
                 (best->priority == Priority::kHigh || item->priority != Priority::kHigh))
@@ -171,6 +175,12 @@ class WaitQueue {
         return lane < class_of_lane_.size() ? class_of_lane_[lane] : 0;
     }
     bool room(std::size_t mine, MonoNs now) const { return slots_used(mine, now) < slots_; }
+    // Only while somebody runs: who decodes looks here again and again.
+    std::size_t kept(std::size_t mine, MonoNs now) const {
+        const bool busy =
+            std::ranges::any_of(classes_, [](const auto& c) { return c->running > 0; });
+        return busy ? classes_[mine]->queue.kept(now) : 0;
+    }
     std::uint32_t slots_used(std::size_t mine, MonoNs now) const {
         std::uint32_t used = 0;
         for (std::size_t i = 0; i < classes_.size(); ++i) {
