@@ -197,11 +197,14 @@ std::int32_t count_input(const Request& request) {
         count += 4;
         bool in_word = false;
         for (const std::string& part : turn.parts) {
-            for (const char c : part) {
-                const bool word = !is_space(c);
-                count += word && !in_word ? 1 : 0;
-                in_word = word;
-            }
+            if (part.empty()) continue;
+            count += !in_word && !is_space(part.front()) ? 1 : 0;
+            std::uint32_t starts = 0;  // without a branch or a carried state: the compiler unrolls it
+            for (std::size_t i = 1; i < part.size(); ++i)
+                starts += static_cast<std::uint32_t>(is_space(part[i - 1])) &
+                          static_cast<std::uint32_t>(!is_space(part[i]));
+            count += static_cast<std::int32_t>(starts);
+            in_word = !is_space(part.back());
         }
     }
     return count;

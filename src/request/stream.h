@@ -10,7 +10,6 @@
 // Lifetime: shared_ptr held by both sides; whoever is last frees it.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -34,6 +33,9 @@ class Stream {
     Stream(Loop* loop, std::shared_ptr<Ready> ready) : loop_(loop), ready_(std::move(ready)) {}
     Stream(const Stream&) = delete;
     Stream& operator=(const Stream&) = delete;
+    ~Stream() {
+        for (std::uint32_t i = head_.load(); i != tail_.load(); ++i) std::destroy_at(at(i));
+    }
 
     // --- producer -------------------------------------------------------------------------------
     // Who is to be told of cancel and of room; set once, before the first push that could fill it.
@@ -52,7 +54,7 @@ class Stream {
                 return false;
             starved_.store(false, std::memory_order_relaxed);
         }
-        ring_[tail % kCapacity] = std::move(event);
+        std::construct_at(at(tail), std::move(event));
         tail_.store(tail + 1, std::memory_order_release);
         if (loop_ != nullptr && ready_ != nullptr) loop_->signal(*ready_);
         return true;
@@ -69,7 +71,8 @@ class Stream {
         const std::uint32_t head = head_.load(std::memory_order_relaxed);
         const std::uint32_t tail = tail_.load(std::memory_order_acquire);
         if (head == tail) return false;
-        out = std::move(ring_[head % kCapacity]);
+        out = std::move(*at(head));
+        std::destroy_at(at(head));
         head_.store(head + 1, std::memory_order_seq_cst);
         if (tail - head - 1 <= kCapacity / 2 && starved_.load(std::memory_order_seq_cst)) {
             starved_.store(false, std::memory_order_relaxed);
@@ -93,7 +96,12 @@ class Stream {
         if (Notifier* producer = producer_.load(std::memory_order_acquire)) producer->notify();
     }
 
-    std::array<Event, kCapacity> ring_;
+    // A place of the ring holds an event from push to pop: most streams use few of them.
+    Event* at(std::uint32_t index) {
+        return reinterpret_cast<Event*>(ring_ + sizeof(Event) * (index % kCapacity));
+    }
+
+    alignas(Event) std::byte ring_[sizeof(Event) * kCapacity];
     alignas(64) std::atomic<std::uint32_t> tail_{0};
     alignas(64) std::atomic<std::uint32_t> head_{0};
     std::atomic<bool> starved_{false};
