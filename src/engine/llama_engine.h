@@ -76,6 +76,7 @@ struct LlamaOptions {
     // By lane: prompt tokens of other lanes in a step while this one has a prompt to compute; 0:
     // any.
     std::vector<std::uint32_t> lane_beside;
+    bool own_attention = true;              // attention.h; of the whole process
     bool side_prefill = true;               // long prompts in a context of their own (on a CPU)
     bool prefix_cache = true;               // requests share the KV of what they begin with
     bool drafts_always = false;             // tests: tried whether or not they pay

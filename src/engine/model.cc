@@ -13,6 +13,7 @@
 #include <fstream>
 
 #include "base/log.h"
+#include "engine/attention.h"
 
 namespace zerohop::engine {
 namespace {
@@ -142,6 +143,7 @@ std::int64_t Model::kv_bytes_per_token(const std::string& kv_type) const {
 Result<std::shared_ptr<const Model>> Model::load(const LlamaOptions& options,
                                                  const LoadProgress& progress) {
     init_llama();
+    use_own_attention(options.own_attention);
     auto out = std::make_shared<Model>();
     if (Status checked = check_file(options.path, *out); !checked)
         return std::unexpected(checked.error());
