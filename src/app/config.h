@@ -123,6 +123,7 @@ struct Config {
     struct Engine {
         std::string cache_dir;
         std::int64_t tokenizer_threads = 2;
+        bool own_attention = true;
     } engine;
     struct Cache {
         bool prefix = true;

@@ -48,6 +48,7 @@ Result<engine::LlamaOptions> llama_options(const ModelConfig& model, const Confi
     options.batch_tokens = clamped<std::int32_t>(model.batch_tokens);
     options.step_ms = clamped<std::int32_t>(model.step_ms);
     options.side_prefill = model.side_prefill;
+    options.own_attention = config.engine.own_attention;
     options.threads = clamped<std::int32_t>(model.threads);
     if (model.flash_attention != "auto") options.flash_attention = model.flash_attention == "on";
     if (model.kv_type != "auto") options.kv_type = model.kv_type;

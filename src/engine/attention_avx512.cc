@@ -147,7 +147,7 @@ __m512 add_halves(__m512 a, __m512 b) {
 }
 
 // The sums of sixteen vectors, as one.
-__m512 sums(const __m512 (&v)[kLanes]) {
+[[gnu::always_inline]] inline __m512 sums(const __m512 (&v)[kLanes]) {
     __m512 quads[4];
     for (int i = 0; i < 4; ++i)
         quads[i] = add_quads(add_pairs(v[4 * i], v[4 * i + 1]), add_pairs(v[4 * i + 2], v[4 * i + 3]));

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "base/log.h"
+#include "engine/attention_job.h"
 
 namespace zerohop::engine {
 namespace {
@@ -167,10 +168,10 @@ std::string cpu_name() {
 }
 
 std::string key_of(const Model& model, const LlamaOptions& options) {
-    return fmt::format("3|{}|{}|{}|{} x{}|{}|gpu {}",
+    return fmt::format("4|{}|{}|{}|{} x{}|{}|gpu {}|own {}",
                        std::filesystem::path(options.path).filename().string(), model.file_bytes,
                        model.info.created_ns, cpu_name(), std::thread::hardware_concurrency(),
-                       llama_version(), options.gpu_layers);
+                       llama_version(), options.gpu_layers, options.own_attention && has_avx512());
 }
 
 std::filesystem::path file_of(const LlamaOptions& options, const std::string& key) {
