@@ -74,7 +74,7 @@ Result<std::unique_ptr<EnginePort>> load_model(const ModelConfig& model, const C
         std::string script = model.path == "null:" ? "null" : model.path;
         if (!model.id.empty())
             script += fmt::format("{}id={}", script == "null" ? ":" : ",", model.id);
-        return engine::make_null(script, lane_reservations(config), std::move(gauge));
+        return engine::make_null(script, lane_reservations(config), gauge);
     }
     Result<engine::LlamaOptions> options = llama_options(model, config);
     if (!options) return std::unexpected(options.error());

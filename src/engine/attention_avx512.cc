@@ -171,7 +171,7 @@ class Unit {
           kv_head_(kv_head),
           cells_(scratch.cells) {
         const auto n = static_cast<std::size_t>(queries_);
-        constexpr auto parts = static_cast<std::size_t>(kParts);
+        const auto parts = static_cast<std::size_t>(kParts);
         scratch.floats.resize(n * (2 * parts + 3) + 2 * kLanes * parts);
         q_ = reinterpret_cast<__m512*>(scratch.floats.data());
         o_ = q_ + n * parts;

@@ -202,7 +202,7 @@ TEST(Attention, ARowIsComputedAlikeInAnyBatch) {
         Attend alone(many, 10);  // the same numbers; only this row sees anything
         for (int i = 0; i < 90 + row + 1; ++i) alone.show(row, i < 90 ? 2 * i : 90 + i);
         const std::vector<float> one = alone.run(true, 1);
-        const auto at = static_cast<std::size_t>(row * all.width());
+        const auto at = static_cast<std::size_t>(row) * static_cast<std::size_t>(all.width());
         EXPECT_EQ(std::memcmp(&one[at], &together[at],
                               sizeof(float) * static_cast<std::size_t>(all.width())),
                   0)

@@ -59,9 +59,10 @@ void LlamaEngine::enqueue(PreparedRequest&& ready, MonoNs now) {
     const auto planned = sequence->expected.samples > 0
                              ? static_cast<std::int32_t>(sequence->expected.mean_tokens)
                              : 0;
-    const Status queued = waiting_.push(fair_item(*request, sequence->order, tokens,
-                                                  prefill_token_ns_, decode_token_ns_, since, planned),
-                                        request->lane, std::move(sequence), now);
+    const Status queued =
+        waiting_.push(fair_item(*request, sequence->order, tokens, prefill_token_ns_,
+                                decode_token_ns_, since, planned),
+                      request->lane, std::move(sequence), now);
     if (!queued) (void)stream->try_push(Failed{queued.error()});
 }
 

@@ -51,7 +51,7 @@ struct Later {
 class NullEngine final : public EnginePort {
   public:
     NullEngine(NullConfig config, std::vector<std::uint32_t> lane_reserved,
-               std::shared_ptr<admit::QueueGauge> gauge)
+               const std::shared_ptr<admit::QueueGauge>& gauge)
         : config_(std::move(config)),
           waiting_({.bounds = {.max_requests = std::max(config_.queue, 1U),
                                .max_tokens = std::int64_t{1} << 60},
@@ -158,11 +158,12 @@ void NullEngine::submit(RequestPtr request, StreamPtr stream) {
     sequence->input_tokens = input;
     sequence->request = std::move(request);
     sequence->stream = std::move(stream);
+    const SequencePtr kept = sequence;
     const auto pushed = inbox_.push(std::move(sequence));
     if (pushed == Inbox<SequencePtr>::Pushed::kFirst) wake_.signal();
     if (pushed != Inbox<SequencePtr>::Pushed::kClosed) return;
     inside_.fetch_sub(1, std::memory_order_acq_rel);
-    fail_stream(*sequence, Code::kUnavailable, "shutting down");
+    fail_stream(*kept, Code::kUnavailable, "shutting down");
 }
 
 EngineStats NullEngine::stats_approx() const {
@@ -254,15 +255,14 @@ void NullEngine::enqueue(SequencePtr&& sequence, MonoNs now) {
                                      static_cast<double>(sequence->script.delay_ns), now);
     item.first_token_ns = sequence->script.prefill_ns;
     item.expected_work_ns += sequence->script.prefill_ns;
-    const StreamPtr stream = sequence->stream;
-    const std::int32_t input = sequence->input_tokens;
+    const SequencePtr kept = sequence;
     const Status queued = waiting_.push(std::move(item), lane, std::move(sequence), now);
     if (!queued) {
-        fail_stream(*sequence, Code::kOverloaded, queued.error().detail);
-        end(*sequence);
+        fail_stream(*kept, Code::kOverloaded, queued.error().detail);
+        end(*kept);
         return;
     }
-    (void)stream->try_push(Prepared{input});  // the ring is empty
+    (void)kept->stream->try_push(Prepared{kept->input_tokens});  // the ring is empty
 }
 
 void NullEngine::fill_slots(MonoNs now) {
@@ -402,11 +402,10 @@ void NullEngine::step(const SequencePtr& pointer, MonoNs now) {
 
 Result<std::unique_ptr<EnginePort>> make_null(std::string_view config,
                                               std::vector<std::uint32_t> lane_reserved,
-                                              std::shared_ptr<admit::QueueGauge> gauge) {
+                                              const std::shared_ptr<admit::QueueGauge>& gauge) {
     Result<NullConfig> parsed = parse_null_config(config);
     if (!parsed) return std::unexpected(parsed.error());
-    return std::make_unique<NullEngine>(std::move(*parsed), std::move(lane_reserved),
-                                        std::move(gauge));
+    return std::make_unique<NullEngine>(std::move(*parsed), std::move(lane_reserved), gauge);
 }
 
 }  // namespace zerohop::engine

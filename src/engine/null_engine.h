@@ -42,8 +42,8 @@ namespace zerohop::engine {
 
 // `lane_reserved`: slots by lane index, as wait_queue.h says; `gauge` is kept up to date. Fails
 // with kInvalidRequest on an unknown key or a bad value.
-Result<std::unique_ptr<EnginePort>> make_null(std::string_view config,
-                                              std::vector<std::uint32_t> lane_reserved = {},
-                                              std::shared_ptr<admit::QueueGauge> gauge = nullptr);
+Result<std::unique_ptr<EnginePort>> make_null(
+    std::string_view config, std::vector<std::uint32_t> lane_reserved = {},
+    const std::shared_ptr<admit::QueueGauge>& gauge = nullptr);
 
 }  // namespace zerohop::engine

@@ -225,6 +225,7 @@ TEST(NullEngine, ManyRequestsFromManyThreads) {
     std::atomic<int> done{0};
     const auto begin = std::chrono::steady_clock::now();
     std::vector<std::thread> threads;
+    threads.reserve(kThreads);
     for (int t = 0; t < kThreads; ++t) {
         threads.emplace_back([&] {
             for (int i = 0; i < kEach; i += 50) {

@@ -21,7 +21,8 @@ namespace zerohop::engine {
 namespace {
 
 // Spins for a moment, then lets others run: on a busy machine the other thread may not. No pause
-// instructions: in a virtual machine a loop of them is interrupted, for longer than what is measured.
+// instructions: in a virtual machine a loop of them is interrupted, for longer than what is
+// measured.
 class Spin {
   public:
     void once() {
@@ -105,7 +106,7 @@ void hand_over(benchmark::State& state, bool sleeps) {
     auto request = std::make_shared<Request>();
     request->max_tokens = 256;
     request->turns.push_back({Role::kUser, {std::string(1200, 'x')}});
-    for (auto _ : state) {
+    for ([[maybe_unused]] const auto _ : state) {
         auto job = std::make_unique<Job>();
         job->request = std::make_shared<Request>(*request);
         job->stream = std::make_shared<Stream>(nullptr, nullptr);
