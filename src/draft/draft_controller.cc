@@ -124,19 +124,36 @@ void DraftController::allocate(std::span<Wish> wishes, std::uint32_t plain_token
         if (a.chance != b.chance) return a.chance > b.chance;
         return a.wish != b.wish ? a.wish < b.wish : a.position < b.position;
     });
-    double best = kMargin * plain_tokens / cost_.at(base);
-    double produced = plain_tokens;
-    std::size_t take = 0;
-    const std::uint32_t most = std::min(kMaxStepTokens, cost_.explored());
-    for (std::size_t k = 0; k < scratch_.size() && base + k + 1 <= most; ++k) {
-        produced += scratch_[k].chance;
-        const double rate = produced / cost_.at(static_cast<std::uint32_t>(base + k + 1));
-        if (rate <= best) continue;
-        best = rate;
-        take = k + 1;
-    }
+    const std::size_t take = best_cut(plain_tokens, other_tokens);
     for (std::size_t k = 0; k < take; ++k) ++wishes[scratch_[k].wish].allowed;
     forgive(wishes);
+}
+
+// How many of scratch_'s tokens to try.
+std::size_t DraftController::best_cut(std::uint32_t plain_tokens,
+                                      std::uint32_t other_tokens) const {
+    const std::uint32_t base = plain_tokens + other_tokens;
+    const std::uint32_t most = std::min(kMaxStepTokens, cost_.explored());
+    const double own = own_step_ns(plain_tokens, other_tokens);
+    double best = other_tokens > 0 ? 0 : kMargin * plain_tokens / cost_.at(base);
+    double accepted = 0;
+    std::size_t take = 0;
+    for (std::size_t k = 0; k < scratch_.size() && base + k + 1 <= most; ++k) {
+        accepted += scratch_[k].chance;
+        const double cost = cost_.at(static_cast<std::uint32_t>(base + k + 1));
+        const double worth = other_tokens > 0 ? accepted * own - kMargin * (cost - cost_.at(base))
+                                              : (plain_tokens + accepted) / cost;
+        if (worth <= best) continue;
+        best = worth;
+        take = k + 1;
+    }
+    return take;
+}
+
+// What a token would cost in a plain step of its sequences.
+double DraftController::own_step_ns(std::uint32_t plain_tokens, std::uint32_t other_tokens) const {
+    if (other_tokens > 0 && !cost_.known(plain_tokens)) return 0;
+    return cost_.at(plain_tokens) / plain_tokens;
 }
 
 // What is never tried can never be found to have become right: the memory of what was refused
@@ -182,9 +199,8 @@ void DraftController::step_done(std::uint32_t plain_tokens, std::uint32_t other_
     drafted_run_ = drafted > 0 ? drafted_run_ + 1 : 0;
     if (drafted > 0 && plain_tokens > 0) {
         // Without drafts the accepted tokens would have taken steps of this batch's plain cost.
-        const double plain = cost_.at(base);
-        const double plain_time = plain * (plain_tokens + accepted) / plain_tokens;
-        balance_ns_ += plain_time - ns;
+        const double saved = accepted * own_step_ns(plain_tokens, other_tokens);
+        balance_ns_ += cost_.at(base) + saved - ns;
     }
     cost_.observe(base + drafted, ns);
     spent_ns_ += ns;

@@ -6,8 +6,11 @@
 //     (n + expected accepted) / cost(n + k)   is at its largest over k,
 //
 // so allocate() takes the tokens of all proposals in order of their chance to be accepted and cuts
-// where this is best. cost() is learnt from the engine's measured steps, a chance from what became
-// of earlier tokens with the same evidence (Evidence below) and from this sequence's own luck.
+// where this is best. A step that also computes m tokens of prompts, to whose ends drafts are put,
+// is there anyway: its drafts are worth the difference cost(m + n + k) - cost(m + n) while that is
+// less than what the accepted tokens would cost in steps of their own. cost() is learnt from the
+// engine's measured steps, a chance from what became of earlier tokens with the same evidence
+// (Evidence below) and from this sequence's own luck.
 //
 // Promise: over time no slower than without drafts by more than ~1 %. A ledger holds, in ns, what
 // drafted steps gained against plain ones; when the losses exceed that share of the time spent, no
@@ -83,8 +86,8 @@ class DraftController {
         std::uint32_t allowed = 0;  // result: tokens to verify, a prefix of the draft
     };
 
-    // plain_tokens: what the step decodes anyway (one per sequence, and any prefill chunk's tokens
-    // in other_tokens, which cost but are not sped up).
+    // plain_tokens: the rows that are sampled anyway (one per sequence); other_tokens: the rest of
+    // the call, tokens of prompts.
     void allocate(std::span<Wish> wishes, std::uint32_t plain_tokens,
                   std::uint32_t other_tokens = 0);
 
@@ -110,6 +113,8 @@ class DraftController {
         return (e.source * 8U + e.length) * 8U + e.confidence;
     }
     void forgive(std::span<Wish> wishes);
+    std::size_t best_cut(std::uint32_t plain_tokens, std::uint32_t other_tokens) const;
+    double own_step_ns(std::uint32_t plain_tokens, std::uint32_t other_tokens) const;
 
     StepCost cost_;
     std::array<Bucket, 4 * 8 * 8> buckets_{};

@@ -119,6 +119,26 @@ TEST(DraftController, TakesTheBestOfSeveralSequences) {
     EXPECT_GE(wishes[1].allowed, 4U);
 }
 
+// At a prompt's end: the call is there anyway, so a likely token is worth more than its row costs,
+// and an unlikely one is not.
+TEST(DraftController, EndsOfPromptsGetWhatPaysForItsRows) {
+    for (const double share : {0.9, 0.05}) {
+        DraftController c;
+        for (std::uint32_t n = 1; n <= 128; ++n) c.seed_cost(n, 1e6 * (5 + 0.8 * n));
+        Draft draft;
+        for (int i = 0; i < 8; ++i) {
+            draft.tokens.push_back(1);
+            draft.evidence.push_back(evidence_of(1, 20, 50, 50));
+        }
+        Luck luck;
+        for (int i = 0; i < 200; ++i) c.accepted(draft, 1, i < 200 * share ? 1 : 0, luck);
+        Luck fresh;
+        std::vector<DraftController::Wish> wishes = {{.draft = &draft, .luck = &fresh}};
+        c.allocate(wishes, 1, 40);
+        EXPECT_EQ(wishes[0].allowed > 0, share > 0.5) << share;
+    }
+}
+
 TEST(DraftController, ASlowStepIsNotTheCost) {
     StepCost cost;
     for (int i = 0; i < 20; ++i) cost.observe(1, 10e6);

@@ -10,9 +10,18 @@ void Drafts::open(Sequence& sequence) {
         store_, sequence.structure_keys<draft::DraftKey>(), sequence.tokens);
 }
 
-void Drafts::propose(std::span<Drafted> step) {
+Drafts::Rows Drafts::rows_of(std::span<const Drafted> call) {
+    Rows rows;
+    for (const Drafted& d : call) {
+        rows.plain += d.samples ? 1 : 0;
+        rows.other += d.rows - (d.samples ? 1 : 0);
+    }
+    return rows;
+}
+
+void Drafts::propose(std::span<Drafted> call) {
     wishes_.clear();
-    for (Drafted& d : step) {
+    for (Drafted& d : call) {
         d.tokens = d.accepted = 0;
         d.sequence->draft.clear();
         if (d.sequence->drafts == nullptr || d.room == 0) continue;
@@ -22,13 +31,14 @@ void Drafts::propose(std::span<Drafted> step) {
             wishes_.push_back({.draft = &d.sequence->draft, .luck = &d.sequence->drafts->luck});
     }
     if (wishes_.empty()) return;
-    controller_.allocate(wishes_, static_cast<std::uint32_t>(step.size()));
+    const Rows rows = rows_of(call);
+    controller_.allocate(wishes_, rows.plain, rows.other);
     if (always_)
         for (auto& wish : wishes_)
             wish.allowed = static_cast<std::uint32_t>(wish.draft->tokens.size());
     std::uint32_t left = kMostRows;
     auto wish = wishes_.begin();
-    for (Drafted& d : step) {
+    for (Drafted& d : call) {
         if (wish == wishes_.end() || wish->draft != &d.sequence->draft) continue;
         d.tokens = std::min(wish->allowed, left);
         left -= d.tokens;
@@ -36,16 +46,17 @@ void Drafts::propose(std::span<Drafted> step) {
     }
 }
 
-void Drafts::settle(std::span<const Drafted> step, std::int64_t took_ns) {
+void Drafts::settle(std::span<const Drafted> call, std::int64_t took_ns) {
+    const Rows rows = rows_of(call);
+    if (rows.plain == 0) return;  // a piece of a prompt: what it costs depends on where it lies
     std::uint32_t drafted = 0, accepted = 0;
-    for (const Drafted& d : step) {
+    for (const Drafted& d : call) {
         if (d.tokens == 0) continue;
         drafted += d.tokens;
         accepted += d.accepted;
         controller_.accepted(d.sequence->draft, d.tokens, d.accepted, d.sequence->drafts->luck);
     }
-    controller_.step_done(static_cast<std::uint32_t>(step.size()), 0, drafted, accepted,
-                          static_cast<double>(took_ns));
+    controller_.step_done(rows.plain, rows.other, drafted, accepted, static_cast<double>(took_ns));
 }
 
 void Drafts::learn(const Sequence& sequence) {

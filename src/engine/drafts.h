@@ -21,6 +21,8 @@ namespace zerohop::engine {
 
 struct Drafted {
     Sequence* sequence = nullptr;
+    std::uint32_t rows = 1;    // of the call without drafts
+    bool samples = true;       // its last row is sampled: drafts may follow
     std::uint32_t room = 0;    // most tokens it may try
     std::uint32_t tokens = 0;  // to try: the first ones of sequence->draft
     std::uint32_t accepted = 0;
@@ -36,15 +38,20 @@ class Drafts {
           store_({.max_bytes = static_cast<std::size_t>(std::max<std::int64_t>(bytes, 1 << 20))}) {}
 
     void open(Sequence& sequence);
-    // `step`: all decoding sequences of it.
-    void propose(std::span<Drafted> step);
-    void settle(std::span<const Drafted> step, std::int64_t took_ns);
+    // `call`: all sequences of one.
+    void propose(std::span<Drafted> call);
+    void settle(std::span<const Drafted> call, std::int64_t took_ns);
     void learn(const Sequence& sequence);
 
     std::uint64_t proposed() const { return controller_.drafted(); }
     std::uint64_t accepted() const { return controller_.accepted_total(); }
 
   private:
+    struct Rows {
+        std::uint32_t plain = 0, other = 0;
+    };
+    static Rows rows_of(std::span<const Drafted> call);
+
     const bool always_;
     draft::SuffixStore store_;
     draft::DraftController controller_;

@@ -86,22 +86,39 @@ void LlamaEngine::cap_beside_lanes() {
     std::erase_if(plan_, [](const sched::Share& share) { return share.tokens == 0; });
 }
 
+// To what decodes, and to the ends of prompts: their outputs begin alike more often than not.
 void LlamaEngine::add_drafts() {
-    if (drafts_ == nullptr || step_decoding_ == 0) return;
+    if (drafts_ == nullptr) return;
     drafted_.clear();
-    for (std::size_t i = 0; i < step_decoding_; ++i) {
-        Sequence& s = *step_[i].sequence;
+    for (const InStep& part : step_) {
+        const Sequence& s = *part.sequence;
         const std::int32_t left =
             std::min(s.output_limit() - s.sampled(),
                      info_.context_tokens - static_cast<std::int32_t>(s.tokens.size()));
-        drafted_.push_back(
-            {.sequence = &s, .room = static_cast<std::uint32_t>(std::max(left - 1, 0))});
+        const bool samples = part.row != kNotComplete && left > 0;
+        drafted_.push_back({.sequence = part.sequence,
+                            .rows = static_cast<std::uint32_t>(part.tokens),
+                            .samples = samples,
+                            .room = samples ? static_cast<std::uint32_t>(left - 1) : 0});
     }
-    drafts_->propose(drafted_);
-    for (std::size_t i = 0; i < step_decoding_; ++i) {
+    const std::span<Drafted> all(drafted_);
+    if (separate_calls_) {
+        propose(all.first(step_decoding_));
+        propose(all.subspan(step_decoding_));
+    } else {
+        propose(all);
+    }
+    for (std::size_t i = 0; i < step_.size(); ++i) {
         step_[i].drafted = static_cast<std::int32_t>(drafted_[i].tokens);
         step_[i].tokens += step_[i].drafted;
     }
+}
+
+void LlamaEngine::propose(std::span<Drafted> call) {
+    std::uint32_t rows = Drafts::kMostRows;
+    for (const Drafted& d : call) rows += d.rows;
+    if (!call.empty() && rows <= static_cast<std::uint32_t>(batch_.capacity()))
+        drafts_->propose(call);
 }
 
 // Lets the reservations cover the planned step. Returns false when a sequence had to be paused for
@@ -148,10 +165,12 @@ double LlamaEngine::prefill_token_ns() const {
 bool LlamaEngine::compute(std::span<InStep> parts) {
     if (parts.empty()) return true;
     fill_batch(parts);
-    std::int32_t decoding = 0, prefill = 0;
-    for (const InStep& part : parts)
-        (part.sequence->sampled() > 0 && part.sequence->pending() == 1 ? decoding : prefill) +=
-            part.tokens;
+    std::int32_t decoding = 0, prefill = 0, drafted = 0;  // drafted: at the ends of prompts
+    for (const InStep& part : parts) {
+        const bool decodes = part.sequence->sampled() > 0 && part.sequence->pending() == 1;
+        (decodes ? decoding : prefill) += part.tokens;
+        drafted += decodes ? 0 : part.drafted;
+    }
     const double expected = planner_.decode_step_ns(decoding);
     llama_set_n_threads(context_.get(), governor_.threads(), governor_.threads());
     in_call_ = parts;
@@ -172,7 +191,8 @@ bool LlamaEngine::compute(std::span<InStep> parts) {
     kv_.set_prefill_cost(token_ns);
     if (options_.gauge != nullptr)
         options_.gauge->prefill_token_ns.store(token_ns, std::memory_order_relaxed);
-    prompt_computed_.fetch_add(static_cast<std::uint64_t>(prefill), std::memory_order_relaxed);
+    prompt_computed_.fetch_add(static_cast<std::uint64_t>(prefill - drafted),
+                               std::memory_order_relaxed);
     sample_parts(parts, took);
     return true;
 }
@@ -296,10 +316,12 @@ void LlamaEngine::sample_parts(std::span<InStep> parts, std::int64_t took_ns) {
     for (InStep& part : parts)
         if (part.row >= 0) sample_part(part);
     if (options_.on_step) record(parts);
-    if (drafts_ != nullptr && step_decoding_ > 0 && parts.data() == step_.data()) {
-        for (std::size_t i = 0; i < step_decoding_; ++i)
-            drafted_[i].accepted = static_cast<std::uint32_t>(step_[i].accepted);
-        if (parts.size() == step_decoding_) drafts_->settle(drafted_, took_ns);
+    if (drafts_ != nullptr) {
+        const std::span<Drafted> call = std::span(drafted_).subspan(
+            static_cast<std::size_t>(parts.data() - step_.data()), parts.size());
+        for (std::size_t i = 0; i < parts.size(); ++i)
+            call[i].accepted = static_cast<std::uint32_t>(parts[i].accepted);
+        drafts_->settle(call, took_ns);
     }
     const MonoNs now = mono_now();
     for (InStep& part : parts)

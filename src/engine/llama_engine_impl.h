@@ -127,6 +127,7 @@ class LlamaEngine final : public EnginePort {
     bool plan_step(MonoNs now);
     void cap_beside_lanes();
     void add_drafts();
+    void propose(std::span<Drafted> call);
     bool make_room();
     void run_step();
     double prefill_token_ns() const;

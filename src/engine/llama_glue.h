@@ -43,6 +43,7 @@ class Batch {
         batch_.logits[i] = logits ? 1 : 0;
     }
     std::int32_t size() const { return batch_.n_tokens; }
+    std::int32_t capacity() const { return capacity_; }
     const llama_batch& get() const { return batch_; }
 
   private:
