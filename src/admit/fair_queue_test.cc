@@ -221,6 +221,24 @@ TEST(FairQueue, WhoKeepsFourInFlightKeepsFourPlacesBesideACrowd) {
     }
 }
 
+TEST(FairQueue, APlaceIsKeptForAMomentForWhoseTurnItWouldBe) {
+    FairQueue q({.max_requests = 100});
+    ASSERT_TRUE(q.push(item(1, "a"), kStart));
+    for (std::uint64_t i = 2; i < 10; ++i) ASSERT_TRUE(q.push(item(i, "b"), kStart));
+    EXPECT_EQ(q.kept(kStart), 0U);
+    for (int i = 0; i < 3; ++i) (void)q.pop(kStart);  // one of a's, two of b's
+    q.note_end("a", kStart);
+    EXPECT_EQ(q.kept(kStart), 1U);
+    EXPECT_EQ(q.kept(kStart + FairQueue::kReturn), 0U);
+    ASSERT_TRUE(q.push(item(20, "a"), kStart));  // it came back: nothing to keep
+    EXPECT_EQ(q.kept(kStart), 0U);
+    EXPECT_EQ(q.pop(kStart)->workspace, "a");
+    ASSERT_TRUE(q.push(item(21, "a", 1000), kStart));
+    EXPECT_EQ(q.pop(kStart)->workspace, "a");
+    q.note_end("a", kStart);  // it is ahead now
+    EXPECT_EQ(q.kept(kStart), 0U);
+}
+
 TEST(FairQueue, BoundsAnd529) {
     FairQueue q({.max_requests = 16, .max_tokens = 10'000});
     std::uint64_t next = 1;

@@ -317,8 +317,11 @@ void LlamaEngine::publish() {
 }
 
 std::int64_t LlamaEngine::sleep_ns() const {
-    if (next_deadline_ == kNever) return -1;
-    return std::max<std::int64_t>(1, next_deadline_ - mono_now());
+    const MonoNs now = mono_now();
+    MonoNs until = next_deadline_;
+    // A kept place (FairQueue) is given away by the clock, not by an event.
+    if (!waiting_.empty()) until = std::min(until, now + admit::FairQueue::kReturn);
+    return until == kNever ? -1 : std::max<std::int64_t>(1, until - now);
 }
 
 }  // namespace zerohop::engine
