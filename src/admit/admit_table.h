@@ -28,6 +28,7 @@ struct KeyState {
     KeyState(std::string id, const Limits& limits) : quota("key", std::move(id), limits) {}
     QuotaGroup quota;
     LengthLearner lengths;
+    StructureLengths structure_lengths;
     std::atomic<std::int64_t> soft_kv{0};
 };
 

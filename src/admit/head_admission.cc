@@ -41,7 +41,10 @@ HeadAdmission::~HeadAdmission() {
 }
 
 std::int32_t HeadAdmission::expected_output() const {
-    return std::max(hinted_tokens_, binding_->key_state->lengths.estimate());
+    const KeyState& state = *binding_->key_state;
+    return std::max(
+        hinted_tokens_,
+        state.structure_lengths.estimate(structure_).value_or(state.lengths.estimate()));
 }
 
 Error HeadAdmission::unknown_model(std::string_view name) const {
@@ -205,7 +208,9 @@ void HeadAdmission::settle(std::int32_t input_tokens, std::int32_t output_tokens
                         {.input_tokens = std::int64_t{input_tokens} - charged_.input_tokens,
                          .output_tokens = std::int64_t{output_tokens} - charged_.output_tokens},
                         now);
-    if (completed) binding_->key_state->lengths.observe(output_tokens);
+    if (!completed) return;
+    binding_->key_state->lengths.observe(output_tokens);
+    binding_->key_state->structure_lengths.observe(structure_, output_tokens);
 }
 
 std::vector<wire::Header> HeadAdmission::rate_limits(MonoNs now, WallNs wall) const {

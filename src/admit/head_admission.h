@@ -44,7 +44,8 @@ class HeadAdmission final : public api::Admission {
     bool skeleton() const { return skeleton_; }                   // x-anthropic-debug: skeleton
     std::optional<bool> buffering() const { return buffering_; }  // x-anthropic-stream-buffering
     const std::optional<TraceParent>& trace_parent() const { return parent_; }
-    std::int32_t expected_output() const;  // max(hint, learned)
+    // max(hint, learned): of the prompt's structure once that is known, else of the key.
+    std::int32_t expected_output() const;
 
     // --- then, in this order ---------------------------------------------------------------------
     // Each chunk of the body: keeps the soft reservation.
@@ -57,6 +58,9 @@ class HeadAdmission final : public api::Admission {
     std::string_view hinted_model() const override {
         return model_from_hint_ ? std::string_view(model_->id) : std::string_view();
     }
+    void on_structure(const std::array<StructureKey, 3>& structure) override {
+        structure_ = structure;
+    }
     Terms terms() const override;
     // The prompt is tokenized: charges input and expected output, and ends the soft reservation.
     // Fails with kRateLimited (headers included): a quota, or the first token would come too late.
@@ -65,7 +69,7 @@ class HeadAdmission final : public api::Admission {
     Status charge(std::int32_t input_tokens, std::int32_t max_output, MonoNs now,
                   WallNs wall) override;
     // The answer ended. What was charged and not used goes back; a cancelled one pays for what it
-    // used; {0, 0} for a request that never ran. `completed` answers teach the key's usual length.
+    // used; {0, 0} for a request that never ran. `completed` answers teach the usual length.
     void settle(std::int32_t input_tokens, std::int32_t output_tokens, bool completed,
                 MonoNs now) override;
 
@@ -103,6 +107,7 @@ class HeadAdmission final : public api::Admission {
     bool counts_only_ = false;    // count_tokens: no first token to be late with
     std::uint32_t start_ms_ = 0;  // as last read before it was queued itself
     std::optional<TraceParent> parent_;
+    std::array<StructureKey, 3> structure_{};
     SoftHold hold_;
     Price charged_;
     bool open_ = false;  // charged and not settled

@@ -47,4 +47,37 @@ void LengthLearner::observe(std::int32_t output_tokens) {
     estimate_.store(upper_edge(bucket), std::memory_order_relaxed);
 }
 
+void StructureLengths::observe(std::span<const StructureKey> structure,
+                               std::int32_t output_tokens) {
+    const std::scoped_lock lock(mutex_);
+    ++clock_;
+    for (const StructureKey& key : structure) {
+        if (key.empty()) continue;
+        if (!entries_.contains(key.lo)) make_room();
+        Entry& entry = entries_[key.lo];
+        if (entry.used == clock_) continue;  // two of its keys are one
+        entry.used = clock_;
+        ++entry.samples;
+        entry.learner.observe(output_tokens);
+    }
+}
+
+void StructureLengths::make_room() {
+    if (entries_.size() < kMost) return;
+    entries_.erase(std::ranges::min_element(entries_, {},
+                                            [](const auto& entry) { return entry.second.used; }));
+}
+
+std::optional<std::int32_t> StructureLengths::estimate(
+    std::span<const StructureKey> structure) const {
+    if (std::ranges::all_of(structure, &StructureKey::empty)) return {};
+    const std::scoped_lock lock(mutex_);
+    for (const StructureKey& key : structure) {
+        const auto it = key.empty() ? entries_.end() : entries_.find(key.lo);
+        if (it != entries_.end() && it->second.samples >= kEnough)
+            return it->second.learner.estimate();
+    }
+    return {};
+}
+
 }  // namespace zerohop::admit

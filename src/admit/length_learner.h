@@ -9,6 +9,11 @@
 #include <atomic>
 #include <cstdint>
 #include <mutex>
+#include <optional>
+#include <span>
+#include <unordered_map>
+
+#include "request/request.h"
 
 namespace zerohop::admit {
 
@@ -32,6 +37,30 @@ class LengthLearner {
     double total_ = 0;
     double next_ = 1;  // weight of the next sample; grows, so that old ones fade
     std::atomic<std::int32_t> estimate_{kPrior};
+};
+
+// The same for prompts of one structure (request.h), within a key: the first of its structure keys
+// that has been answered kEnough times counts. Memory: kMost structures, the least recently used
+// go. Threads: any (a mutex). Nothing fails.
+class StructureLengths {
+  public:
+    static constexpr std::size_t kMost = 128;
+    static constexpr std::uint32_t kEnough = 3;
+
+    void observe(std::span<const StructureKey> structure, std::int32_t output_tokens);
+    std::optional<std::int32_t> estimate(std::span<const StructureKey> structure) const;
+
+  private:
+    struct Entry {
+        LengthLearner learner;
+        std::uint32_t samples = 0;
+        std::uint64_t used = 0;
+    };
+    void make_room();
+
+    mutable std::mutex mutex_;
+    std::unordered_map<std::uint64_t, Entry> entries_;  // by the low half of the hash
+    std::uint64_t clock_ = 0;
 };
 
 }  // namespace zerohop::admit

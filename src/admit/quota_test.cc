@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
 #include <thread>
 #include <vector>
@@ -166,6 +167,26 @@ TEST(LengthLearner, LearnsFromAFewAndFollowsChange) {
     EXPECT_LE(learner.estimate(), 12);  // one in ten is long: the 80 % quantile is not
     for (const int odd : {-5, 0, 1, INT32_MAX}) learner.observe(odd);
     EXPECT_GE(learner.estimate(), 0);
+}
+
+TEST(StructureLengths, TheFirstKeyWithEnoughAnswersCounts) {
+    StructureLengths lengths;
+    const std::array<StructureKey, 3> extraction = {
+        StructureKey{.lo = 1, .hi = 1}, {.lo = 2, .hi = 1}, {.lo = 3, .hi = 1}};
+    const std::array<StructureKey, 3> other = {
+        StructureKey{.lo = 9, .hi = 1}, {.lo = 8, .hi = 1}, {.lo = 3, .hi = 1}};
+    EXPECT_FALSE(lengths.estimate(extraction));
+    for (int i = 0; i < 20; ++i) lengths.observe(extraction, 40);
+    EXPECT_GE(*lengths.estimate(extraction), 40);
+    EXPECT_LE(*lengths.estimate(extraction), 50);
+    EXPECT_EQ(lengths.estimate(other), lengths.estimate(extraction));  // by the system prompt
+    for (int i = 0; i < 20; ++i) lengths.observe(other, 900);
+    EXPECT_GE(*lengths.estimate(other), 900);
+    EXPECT_LE(*lengths.estimate(extraction), 50);
+    EXPECT_FALSE(lengths.estimate(std::array<StructureKey, 3>{}));
+    for (std::uint64_t i = 0; i < 3 * StructureLengths::kMost; ++i)
+        lengths.observe(std::array<StructureKey, 3>{StructureKey{.lo = 100 + i, .hi = 1}}, 5);
+    EXPECT_FALSE(lengths.estimate(extraction));  // others came since
 }
 
 TEST(LengthLearner, EstimateCoversEveryLength) {

@@ -5,6 +5,7 @@
 // Owning thread: called on any I/O thread, concurrently; must not block.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -16,6 +17,7 @@
 #include "base/error.h"
 #include "request/principal.h"
 #include "request/priority.h"
+#include "request/request.h"
 #include "wire/http.h"
 
 namespace zerohop::api {
@@ -46,6 +48,8 @@ class Admission {
     virtual bool may_use(std::string_view) const { return true; }
     // Id of the model that a hint named; "" when none did.
     virtual std::string_view hinted_model() const { return {}; }
+    // The structure of the prompt: answers to such ones say how long this one will be.
+    virtual void on_structure(const std::array<StructureKey, 3>&) {}
     virtual Terms terms() const { return {}; }
     // The prompt is tokenized. Fails with kRateLimited, headers included.
     virtual Status charge(std::int32_t /*input_tokens*/, std::int32_t /*max_output*/, MonoNs,

@@ -121,6 +121,7 @@ void MessagesExchange::submit(ParsedMessages parsed) {
     auto request = std::make_shared<Request>(std::move(parsed.request));
     request->trace_id = head_.answer.trace_id;
     request->principal = head_.principal;
+    head_.admission->on_structure(request->structure);
     const Admission::Terms terms = head_.admission->terms();
     request->lane = terms.lane;
     request->priority = terms.priority;
