@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <bit>
 #include <iterator>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -46,12 +47,19 @@ struct alignas(64) Floats {
     float value[kLanes];
 };
 
-// Reused from call to call: a compute thread's own.
+// Reused from call to call: a compute thread's own. Vectors only grow: growing fills with zeros.
 struct Scratch {
     std::vector<Group> groups;
     std::vector<std::int32_t> cells;
+    std::int32_t count = 0;  // of cells that hold something
     std::vector<Floats> floats;
 };
+
+template <class T>
+T* at_least(std::vector<T>& memory, std::size_t size) {
+    if (memory.size() < size) memory.resize(size);
+    return memory.data();
+}
 
 __mmask32 seen(const std::uint16_t* mask, std::int32_t at, std::int32_t cells) {
     const std::int32_t left = cells - at;
@@ -95,8 +103,9 @@ void find_groups(const AttentionJob& job, std::int32_t stream, std::vector<Group
 }
 
 // The cells a row sees, in order.
-void list_cells(const std::uint16_t* mask, std::int32_t cells, std::vector<std::int32_t>& out) {
-    out.resize(static_cast<std::size_t>(cells) + 2 * kLanes);
+void list_cells(const std::uint16_t* mask, std::int32_t cells, Scratch& scratch) {
+    std::int32_t* out =
+        at_least(scratch.cells, static_cast<std::size_t>(cells) + 2 * kLanes);
     std::int32_t n = 0;
     const __m512i count = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
     for (std::int32_t i = 0; i < cells; i += 32) {
@@ -104,13 +113,13 @@ void list_cells(const std::uint16_t* mask, std::int32_t cells, std::vector<std::
         if (sees == 0) continue;
         for (const std::int32_t half : {0, 16}) {
             const auto part = static_cast<__mmask16>(sees >> half);
-            _mm512_storeu_si512(out.data() + n,
+            _mm512_storeu_si512(out + n,
                                 _mm512_maskz_compress_epi32(
                                     part, _mm512_add_epi32(count, _mm512_set1_epi32(i + half))));
             n += std::popcount(static_cast<std::uint32_t>(part));
         }
     }
-    out.resize(static_cast<std::size_t>(n));
+    scratch.count = n;
 }
 
 // --- arithmetic -----------------------------------------------------------------------------------
@@ -169,11 +178,11 @@ class Unit {
           queries_(group.rows * shared_),
           stream_(stream),
           kv_head_(kv_head),
-          cells_(scratch.cells) {
+          cells_(scratch.cells.data(), static_cast<std::size_t>(scratch.count)) {
         const auto n = static_cast<std::size_t>(queries_);
         const auto parts = static_cast<std::size_t>(kParts);
-        scratch.floats.resize(n * (2 * parts + 3) + 2 * kLanes * parts);
-        q_ = reinterpret_cast<__m512*>(scratch.floats.data());
+        q_ = reinterpret_cast<__m512*>(
+            at_least(scratch.floats, n * (2 * parts + 3) + 2 * kLanes * parts));
         o_ = q_ + n * parts;
         l_ = o_ + n * parts;
         p_ = l_ + n;
@@ -309,7 +318,7 @@ class Unit {
     const AttentionJob& job_;
     const Group group_;
     const std::int32_t shared_, queries_, stream_, kv_head_;  // shared_: heads of a kv head
-    const std::vector<std::int32_t>& cells_;
+    const std::span<const std::int32_t> cells_;
     // By query: [parts] of q and of the sum; sum and highest of the weights; the current weights.
     __m512 *q_, *o_, *l_, *p_, *m_;
     __m512 *k_, *v_;  // the current sixteen: [cell][parts]
@@ -327,7 +336,7 @@ void run_units(const AttentionJob& job, std::int32_t thread, std::int32_t thread
                 if (unit++ % threads != thread) continue;
                 if (!std::exchange(listed, true))
                     list_cells(mask_of(job, stream, group.row + group.rows - 1), job.cells,
-                               scratch.cells);
+                               scratch);
                 Unit<kSize, kKv>(job, stream, group, kv_head, scratch).run();
             }
         }
