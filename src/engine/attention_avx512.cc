@@ -28,16 +28,18 @@
 #pragma GCC target("avx512f,avx512bw,avx512vl,avx512dq,fma,f16c,bmi,popcnt")
 #endif
 
+// clang-format on
 namespace zerohop::engine {
 namespace {
 
 constexpr std::int32_t kLanes = 16;
-constexpr std::int32_t kGroupRows = 16;    // rows that are computed together, at most …
-constexpr std::int32_t kGroupQueries = 48; // … and rows × heads of a kv head
-constexpr std::uint16_t kMasked = 0xFC00;  // -inf as f16
-constexpr float kLowest = -1e30F;          // below every score, and finite: differences of it are
+constexpr std::int32_t kGroupRows = 16;     // rows that are computed together, at most …
+constexpr std::int32_t kGroupQueries = 48;  // … and rows × heads of a kv head
+constexpr std::uint16_t kMasked = 0xFC00;   // -inf as f16
+constexpr float kLowest = -1e30F;           // below every score, and finite: differences of it are
 
-// --- which rows see what --------------------------------------------------------------------------
+// --- which rows see what
+// --------------------------------------------------------------------------
 
 struct Group {
     std::int32_t row = 0, rows = 1;
@@ -90,8 +92,7 @@ const std::uint16_t* mask_of(const AttentionJob& job, std::int32_t stream, std::
 }
 
 void find_groups(const AttentionJob& job, std::int32_t stream, std::vector<Group>& groups) {
-    const std::int32_t most =
-        std::clamp(kGroupQueries / (job.heads / job.kv_heads), 1, kGroupRows);
+    const std::int32_t most = std::clamp(kGroupQueries / (job.heads / job.kv_heads), 1, kGroupRows);
     groups.clear();
     for (std::int32_t row = 0; row < job.rows; ++row) {
         if (!groups.empty() && groups.back().rows < most &&
@@ -104,8 +105,7 @@ void find_groups(const AttentionJob& job, std::int32_t stream, std::vector<Group
 
 // The cells a row sees, in order.
 void list_cells(const std::uint16_t* mask, std::int32_t cells, Scratch& scratch) {
-    std::int32_t* out =
-        at_least(scratch.cells, static_cast<std::size_t>(cells) + 2 * kLanes);
+    std::int32_t* out = at_least(scratch.cells, static_cast<std::size_t>(cells) + 2 * kLanes);
     std::int32_t n = 0;
     const __m512i count = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
     for (std::int32_t i = 0; i < cells; i += 32) {
@@ -122,7 +122,8 @@ void list_cells(const std::uint16_t* mask, std::int32_t cells, Scratch& scratch)
     scratch.count = n;
 }
 
-// --- arithmetic -----------------------------------------------------------------------------------
+// --- arithmetic
+// -----------------------------------------------------------------------------------
 
 template <AttentionJob::Kv kKv>
 __m512 load16(const char* from) {
@@ -159,7 +160,8 @@ __m512 add_halves(__m512 a, __m512 b) {
 [[gnu::always_inline]] inline __m512 sums(const __m512 (&v)[kLanes]) {
     __m512 quads[4];
     for (int i = 0; i < 4; ++i)
-        quads[i] = add_quads(add_pairs(v[4 * i], v[4 * i + 1]), add_pairs(v[4 * i + 2], v[4 * i + 3]));
+        quads[i] =
+            add_quads(add_pairs(v[4 * i], v[4 * i + 1]), add_pairs(v[4 * i + 2], v[4 * i + 3]));
     return add_halves(add_halves(quads[0], quads[1]), add_halves(quads[2], quads[3]));
 }
 
@@ -310,8 +312,7 @@ class Unit {
                 (std::int64_t{stream_} * job_.rows + row_of(i)) * job_.heads + head_of(i);
             float* to = reinterpret_cast<float*>(job_.out) + at * kSize;
             for (std::int32_t part = 0; part < kParts; ++part)
-                _mm512_storeu_ps(to + part * kLanes,
-                                 _mm512_mul_ps(o_[i * kParts + part], share));
+                _mm512_storeu_ps(to + part * kLanes, _mm512_mul_ps(o_[i * kParts + part], share));
         }
     }
 
@@ -355,12 +356,18 @@ void run_size(const AttentionJob& job, std::int32_t thread, std::int32_t threads
 
 void attend_avx512(const AttentionJob& job, std::int32_t thread, std::int32_t threads) {
     switch (job.head_size) {
-        case 64: return run_size<64>(job, thread, threads);
-        case 80: return run_size<80>(job, thread, threads);
-        case 96: return run_size<96>(job, thread, threads);
-        case 128: return run_size<128>(job, thread, threads);
-        case 256: return run_size<256>(job, thread, threads);
-        default: return;
+        case 64:
+            return run_size<64>(job, thread, threads);
+        case 80:
+            return run_size<80>(job, thread, threads);
+        case 96:
+            return run_size<96>(job, thread, threads);
+        case 128:
+            return run_size<128>(job, thread, threads);
+        case 256:
+            return run_size<256>(job, thread, threads);
+        default:
+            return;
     }
 }
 
