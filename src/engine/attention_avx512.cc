@@ -38,8 +38,7 @@ constexpr std::int32_t kGroupQueries = 48;  // … and rows × heads of a kv hea
 constexpr std::uint16_t kMasked = 0xFC00;   // -inf as f16
 constexpr float kLowest = -1e30F;           // below every score, and finite: differences of it are
 
-// --- which rows see what
-// --------------------------------------------------------------------------
+// --- which rows see what ------------------------------------------------------------------------
 
 struct Group {
     std::int32_t row = 0, rows = 1;
@@ -122,8 +121,7 @@ void list_cells(const std::uint16_t* mask, std::int32_t cells, Scratch& scratch)
     scratch.count = n;
 }
 
-// --- arithmetic
-// -----------------------------------------------------------------------------------
+// --- arithmetic ---------------------------------------------------------------------------------
 
 template <AttentionJob::Kv kKv>
 __m512 load16(const char* from) {
@@ -378,4 +376,11 @@ void attend_avx512(const AttentionJob& job, std::int32_t thread, std::int32_t th
 #else
 #pragma GCC pop_options
 #endif
+#else
+
+namespace zerohop::engine {
+
+void attend_avx512(const AttentionJob&, std::int32_t, std::int32_t) {}  // has_avx512() says no
+
+}  // namespace zerohop::engine
 #endif
