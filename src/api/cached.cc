@@ -41,12 +41,12 @@ bool parse_id(std::string_view text, EntryId& out) {
 
 std::string deleted(std::size_t entries) { return fmt::format(R"({{"deleted":{}}})", entries); }
 
-std::string forget_all(const Catalog& catalog, const std::string& workspace) {
+std::string forget_all(const Catalog& catalog, const std::string& owner) {
     std::int64_t count = 0;
     for (const ServedModel& model : catalog.models()) {
         if (const auto list = model.engine->cached_approx())
-            count += std::ranges::count(*list, workspace, &CacheEntry::workspace);
-        model.engine->forget_cached(workspace, 0);
+            count += std::ranges::count(*list, owner, &CacheEntry::workspace);
+        model.engine->forget_cached(owner, 0);
     }
     return deleted(static_cast<std::size_t>(count));
 }
@@ -63,7 +63,7 @@ std::string list_cached(const Catalog& catalog, const Principal& principal, Mono
         const auto list = model.engine->cached_approx();
         if (!list) continue;
         for (const CacheEntry& entry : *list) {
-            if (!principal.admin && entry.workspace != principal.workspace) continue;
+            if (!principal.admin && entry.workspace != principal.cache_owner()) continue;
             tokens += entry.tokens;
             blocks += blocks_of(entry.tokens);
             pinned += entry.pinned_until > now ? 1 : 0;
@@ -81,14 +81,14 @@ std::string list_cached(const Catalog& catalog, const Principal& principal, Mono
 
 Result<std::string> delete_cached(const Catalog& catalog, const Principal& principal,
                                   std::string_view raw_id) {
-    if (raw_id.empty()) return forget_all(catalog, principal.workspace);
+    if (raw_id.empty()) return forget_all(catalog, principal.cache_owner());
     EntryId id;
     if (parse_id(raw_id, id) && id.model < catalog.models().size()) {
         EnginePort& engine = *catalog.models()[id.model].engine;
         if (const auto list = engine.cached_approx()) {
             const auto entry = std::ranges::find(*list, id.entry, &CacheEntry::id);
             if (entry != list->end() &&
-                (principal.admin || entry->workspace == principal.workspace)) {
+                (principal.admin || entry->workspace == principal.cache_owner())) {
                 engine.forget_cached(entry->workspace, id.entry);
                 return deleted(1);
             }

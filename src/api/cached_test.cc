@@ -100,6 +100,27 @@ TEST_F(CacheRoutes, ForgetsTheirsAndNobodyElses) {
     EXPECT_EQ(other_.forgotten, "w1/0 ");
 }
 
+TEST_F(CacheRoutes, AGroupSeesAndForgetsWhatIsTheGroups) {
+    engine_.cached = std::make_shared<CacheList>(CacheList{
+        {.id = 7, .workspace = "w1+w3", .tokens = 33}, {.id = 8, .workspace = "w1", .tokens = 16}});
+    // Outside of every group.
+    EXPECT_EQ(cached()["data"][0]["id"], "0-8");
+    error_of(remove_cached("/v1/cache/0-7"), 404, "not_found_error");
+    service_.reset();
+    options_.cache_groups = {{"w1", "w1+w3"}, {"w3", "w1+w3"}};
+    const json list = cached();
+    ASSERT_EQ(list["totals"]["entries"], 1) << list;
+    EXPECT_EQ(list["data"][0]["id"], "0-7");
+    EXPECT_EQ(list["data"][0]["workspace"], "w1+w3");
+    error_of(remove_cached("/v1/cache/0-8"), 404, "not_found_error");
+    EXPECT_EQ(remove_cached("/v1/cache/0-7").body, R"({"deleted":1})");
+    EXPECT_EQ(remove_cached("/v1/cache").body, R"({"deleted":1})");
+    EXPECT_EQ(engine_.forgotten, "w1+w3/7 w1+w3/0 ");
+    post(body_of(""));
+    EXPECT_EQ(engine_.request->principal.workspace, "w1");
+    EXPECT_EQ(engine_.request->principal.cache_group, "w1+w3");
+}
+
 TEST_F(CacheRoutes, MethodsAndKeys) {
     const std::tuple<const char*, const char*, const char*> rows[] = {
         {"POST", "/v1/cache", "GET, HEAD, DELETE"},

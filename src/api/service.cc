@@ -220,7 +220,12 @@ std::unique_ptr<wire::Exchange> Service::answer(const wire::RequestHead& head,
 Result<HeadDecision> Service::decide(const wire::RequestHead& head) const {
     Result<HeadDecision> decision = HeadDecision{};
     if (options_.head_policy != nullptr) decision = options_.head_policy->decide(head);
-    if (decision && !decision->admission) decision->admission = std::make_unique<Admission>();
+    if (!decision) return decision;
+    if (!decision->admission) decision->admission = std::make_unique<Admission>();
+    Principal& principal = decision->principal;
+    if (const auto group = options_.cache_groups.find(principal.workspace);
+        group != options_.cache_groups.end())
+        principal.cache_group = group->second;
     return decision;
 }
 

@@ -9,6 +9,9 @@
 #include <cstring>
 #include <filesystem>
 #include <set>
+#include <type_traits>
+
+#include "auth/key_record.h"
 
 namespace zerohop::app {
 namespace {
@@ -138,17 +141,18 @@ class Reader {
     }
 
     // [[name]] tables; `needed` is the key that each must set.
-    template <class Owner>
+    template <class Owner, class Value>
     Status list(const toml::table& root, std::string_view name,
-                const std::vector<Field<Owner>>& fields, std::string Owner::* needed,
+                const std::vector<Field<Owner>>& fields, Value Owner::* needed,
                 std::string_view needed_name, std::vector<Owner>& out) const {
         const toml::node* node = root.at_path(name).node();
         if (node == nullptr) return {};
         const toml::array* array = node->as_array();
         if (array == nullptr || !array->is_homogeneous(toml::node_type::table))
-            return error(*node, fmt::format("{0}s are written as [[{0}]] tables, each with {1} = "
-                                            "\"…\"",
-                                            name, needed_name));
+            return error(
+                *node,
+                fmt::format("{0}s are written as [[{0}]] tables, each with {1} = {2}", name,
+                            needed_name, std::is_same_v<Value, std::string> ? "\"…\"" : "[\"…\"]"));
         for (const toml::node& item : *array) {
             Owner owner;
             if (Status s = table(*item.as_table(), fields, owner, "", fmt::format("{}.", name)); !s)
@@ -163,7 +167,8 @@ class Reader {
 
   private:
     static bool is_list(std::string_view name) {
-        return name == "model" || name == "lane" || name == "workspace" || name == "cache.warmup";
+        return name == "model" || name == "lane" || name == "workspace" || name == "cache.warmup" ||
+               name == "cache.share";
     }
     static std::string unit_words(std::string_view unit) {
         return unit.empty() ? std::string() : fmt::format(" of {}", unit);
@@ -237,6 +242,9 @@ Result<Config> parse_config(std::string_view toml_text, std::string_view source_
         s = reader.list(root, "cache.warmup", warm_up_fields(), &WarmUpConfig::model, "model",
                         config.cache.warm_ups);
     if (s)
+        s = reader.list(root, "cache.share", share_fields(), &ShareConfig::workspaces, "workspaces",
+                        config.cache.shares);
+    if (s)
         s = reader.list(root, "workspace", workspace_fields(), &WorkspaceConfig::name, "name",
                         config.workspaces);
     if (s)
@@ -276,7 +284,46 @@ Status check_warm_up(const WarmUpConfig& warm_up, bool known) {
                             warm_up.model));
 }
 
+Status check_shares(const Config::Cache& cache) {
+    const auto wrong = [](std::string text) {
+        return fail(Code::kInvalidRequest, "config", std::move(text));
+    };
+    if (!cache.shares.empty() && cache.isolate != "workspace")
+        return wrong(
+            "cache.share needs cache.isolate = \"workspace\": users are kept apart or "
+            "workspaces share, not both");
+    std::set<std::string, std::less<>> seen;
+    for (const ShareConfig& share : cache.shares) {
+        if (share.workspaces.size() < 2)
+            return wrong(
+                fmt::format("cache.share.workspaces = [\"{}\"] shares with nobody: name "
+                            "two workspaces or more",
+                            fmt::join(share.workspaces, "")));
+        for (const std::string& name : share.workspaces) {
+            if (!auth::valid_name(name))
+                return wrong(
+                    fmt::format("cache.share.workspaces: \"{}\" is no workspace: 1 to 64 "
+                                "of [A-Za-z0-9._-]",
+                                name));
+            if (!seen.insert(name).second)
+                return wrong(
+                    fmt::format("cache.share.workspaces names \"{}\" twice: a workspace "
+                                "shares its caches with one group",
+                                name));
+        }
+    }
+    return {};
+}
+
 }  // namespace
+
+std::map<std::string, std::string, std::less<>> cache_groups(const Config& config) {
+    std::map<std::string, std::string, std::less<>> groups;
+    for (const ShareConfig& share : config.cache.shares)
+        for (const std::string& name : share.workspaces)
+            groups[name] = fmt::format("{}", fmt::join(share.workspaces, "+"));
+    return groups;
+}
 
 Status finish_config(Config& config) {
     if (config.tls.certificate.empty() != config.tls.key.empty())
@@ -288,6 +335,7 @@ Status finish_config(Config& config) {
                     fmt::format("limits.total_buffer_bytes = {} cannot hold one body of "
                                 "limits.body_bytes = {}: raise the one or lower the other",
                                 config.limits.total_buffer_bytes, config.limits.body_bytes));
+    if (Status s = check_shares(config.cache); !s) return s;
     std::set<std::string, std::less<>> names;
     for (ModelConfig& model : config.models) {
         if (model.id.empty()) {
@@ -346,6 +394,11 @@ std::string documented_defaults() {
                   "One table per prompt that is computed before the server is ready: model and one "
                   "of system, prompt and file.",
                   "cache.warmup");
+    describe_list(out, share_fields(),
+                  "One table per group of workspaces whose caches are one: each finds, sees and "
+                  "forgets what the others' prompts and outputs left, and can tell by counters and "
+                  "time that it was there. Without a table nothing is shared.",
+                  "cache.share");
     describe_list(out, workspace_fields(),
                   "One table per workspace whose limits are not those of [quota].", "workspace");
     describe_list(out, model_fields(),

@@ -8,6 +8,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -64,6 +66,11 @@ struct WarmUpConfig {
     std::string file;    // the same, read at start
     std::string ttl = "1h";
     std::string workspace = "default";
+};
+
+// Workspaces whose caches are one.
+struct ShareConfig {
+    std::vector<std::string> workspaces;
 };
 
 struct Config {
@@ -134,6 +141,7 @@ struct Config {
         double pin_share = 0.25;
         std::vector<std::string> drop_lines = {"x-anthropic-billing-header:"};
         std::vector<WarmUpConfig> warm_ups;  // [[cache.warmup]]
+        std::vector<ShareConfig> shares;     // [[cache.share]]
     } cache;
     std::vector<LaneConfig> lanes;  // empty: default, low-latency, batch
     std::vector<WorkspaceConfig> workspaces;
@@ -159,6 +167,7 @@ const std::vector<Field<Config>>& config_fields();
 const std::vector<Field<ModelConfig>>& model_fields();
 const std::vector<Field<LaneConfig>>& lane_fields();
 const std::vector<Field<WarmUpConfig>>& warm_up_fields();
+const std::vector<Field<ShareConfig>>& share_fields();
 const std::vector<Field<WorkspaceConfig>>& workspace_fields();
 
 // Reads a TOML file over the defaults. All errors name the file, the line and what to write
@@ -168,8 +177,13 @@ Result<Config> parse_config(std::string_view toml, std::string_view source_name)
 
 // "path.gguf", "path.gguf=public-id", "null:tokens=5=id": as --model takes it.
 ModelConfig model_from_flag(std::string_view flag);
-// Fills default ids; rejects two models of one name, missing paths, half a TLS pair.
+// Fills default ids; rejects two models of one name, missing paths, half a TLS pair, a workspace in
+// two groups.
 Status finish_config(Config& config);
+
+// Principal::cache_group of each workspace that shares: its group's names, "a+b". No workspace can
+// be called so.
+std::map<std::string, std::string, std::less<>> cache_groups(const Config& config);
 
 // The whole configuration with comments, as a TOML file that means the defaults.
 std::string documented_defaults();

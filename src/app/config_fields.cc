@@ -8,6 +8,7 @@ namespace {
 #define ZH_FIELD(member) [](Config& c) -> FieldRef { return &c.member; }
 #define ZH_LANE(member) [](LaneConfig& l) -> FieldRef { return &l.member; }
 #define ZH_WARM_UP(member) [](WarmUpConfig& w) -> FieldRef { return &w.member; }
+#define ZH_SHARE(member) [](ShareConfig& s) -> FieldRef { return &s.member; }
 #define ZH_WORKSPACE(member) [](WorkspaceConfig& w) -> FieldRef { return &w.member; }
 #define ZH_MODEL(member) [](ModelConfig& m) -> FieldRef { return &m.member; }
 
@@ -372,6 +373,19 @@ const std::vector<Field<WarmUpConfig>>& warm_up_fields() {
          0,
          {},
          ZH_WARM_UP(workspace)},
+    };
+    return fields;
+}
+
+const std::vector<Field<ShareConfig>>& share_fields() {
+    static const std::vector<Field<ShareConfig>> fields = {
+        {"workspaces",
+         "names",
+         "Two or more; a workspace may be in one table only.",
+         0,
+         0,
+         {},
+         ZH_SHARE(workspaces)},
     };
     return fields;
 }

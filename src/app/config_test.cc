@@ -97,6 +97,38 @@ TEST(Config, CachesAndTheirWarmUps) {
               std::string::npos);
 }
 
+TEST(Config, WorkspacesShareCachesWhenToldTo) {
+    const auto share = [](std::string_view toml) {
+        Result<Config> config = parse_config(toml, "test.toml");
+        if (!config) return config.error().detail;
+        const Status finished = finish_config(*config);
+        if (!finished) return finished.error().detail;
+        std::string out;
+        for (const auto& [workspace, group] : cache_groups(*config))
+            out.append(workspace).append(" in ").append(group).append("; ");
+        return out;
+    };
+    EXPECT_EQ(share(""), "");
+    EXPECT_EQ(share("[[cache.share]]\nworkspaces = [\"b\", \"a\"]\n"
+                    "[[cache.share]]\nworkspaces = [\"c\", \"default\"]\n"),
+              "a in b+a; b in b+a; c in c+default; default in c+default; ");
+    const auto refuses = [&](std::string_view toml, std::string_view why) {
+        EXPECT_NE(share(toml).find(why), std::string::npos) << toml << ": " << share(toml);
+    };
+    refuses(
+        "[[cache.share]]\nworkspaces = [\"a\", \"b\"]\n"
+        "[[cache.share]]\nworkspaces = [\"c\", \"a\"]\n",
+        "names \"a\" twice");
+    refuses("[[cache.share]]\nworkspaces = [\"a\", \"a\"]\n", "names \"a\" twice");
+    refuses("[[cache.share]]\nworkspaces = [\"a\"]\n", "[\"a\"] shares with nobody");
+    refuses("[[cache.share]]\nworkspaces = [\"a\", \"b+c\"]\n", "\"b+c\" is no workspace");
+    refuses("[[cache.share]]\nworkspaces = \"a\"\n", "list of strings");
+    refuses("[[cache.share]]\n", "cache.share.workspaces is missing");
+    refuses("[cache]\nshare = [\"a\", \"b\"]\n", "each with workspaces = [\"…\"]");
+    refuses("[cache]\nisolate = \"user\"\n[[cache.share]]\nworkspaces = [\"a\", \"b\"]\n",
+            "needs cache.isolate");
+}
+
 TEST(Config, UnknownKeysNameTheNearest) {
     EXPECT_NE(error_of("[server]\nlisen = []")
                   .find("test.toml:2: unknown key server.lisen; did you mean server.listen?"),

@@ -228,6 +228,7 @@ Status Server::Parts::start_api() {
     options.cors_origins = config.api.cors_origins;
     options.drop_lines = config.cache.drop_lines;
     options.isolate_users = config.cache.isolate == "user";
+    options.cache_groups = cache_groups(config);
     options.ping_interval_ms = config.api.ping_s * 1000;
     options.header_delay_ms = config.api.header_delay_s * 1000;
     options.whole_keepalive_ms = config.api.keepalive_whitespace_s * 1000;

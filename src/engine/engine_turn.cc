@@ -95,7 +95,10 @@ SequencePtr LlamaEngine::make_sequence(PreparedRequest&& ready) {
     sequence->order = next_order_++;
     sequence->since = ready.ready_ns;
     sequence->marks = std::move(ready.marks);
-    sequence->ns = kv::derive_namespace(request.principal.workspace, info_.id, request.cache_user);
+    const Principal& who = request.principal;
+    sequence->ns = who.cache_group.empty()
+                       ? kv::derive_namespace(who.workspace, info_.id, request.cache_user)
+                       : kv::shared_namespace(who.cache_group, info_.id);
     // Without a prefix cache nobody finds anything: each request is alone.
     if (!options_.prefix_cache) sequence->ns.lo ^= sequence->order * 0x9E3779B97F4A7C15ULL;
     return sequence;

@@ -62,7 +62,7 @@ KvStore::Admitted KvStore::admit(Sequence& sequence, std::int64_t reserve, MonoN
                       .may_wait = options_.prefix_cache,
                       .now = now};
     changed_ = true;
-    owners_.try_emplace(sequence.ns.owner, sequence.request->principal.workspace);
+    owners_.try_emplace(sequence.ns.owner, sequence.request->principal.cache_owner());
     while (true) {
         const kv::Grant grant = residency_.admit(ask);
         const bool restored = carry_out(grant.steps);

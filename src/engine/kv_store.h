@@ -100,7 +100,7 @@ class KvStore {
     std::vector<kv::Step> steps_;
     std::vector<std::uint64_t> runs_;  // per slot: order of the sequence that runs in it; 0: none
     std::vector<std::int32_t> run_computed_;
-    std::unordered_map<std::uint64_t, std::string> owners_;  // workspaces by Namespace::owner
+    std::unordered_map<std::uint64_t, std::string> owners_;  // cache owners by Namespace::owner
     bool changed_ = true;                                    // what is held, since it was published
     bool unsaved_ = false;       // something became idle since save_ahead() found nothing
     bool copy_pending_ = false;  // between streams: done by the next decode

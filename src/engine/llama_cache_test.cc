@@ -84,6 +84,26 @@ TEST(LlamaCache, AUserOfAWorkspaceCanBeAlone) {
     EXPECT_GT(as("ann"), 40);
 }
 
+TEST(LlamaCache, AGroupOfWorkspacesIsOne) {
+    NEED_MODEL();
+    auto engine = load(base_options());
+    const std::string text = filler(60, 7);
+    const auto read = [&](const char* workspace, const char* group) {
+        auto request = ask_as(workspace, text, 2);
+        request->principal.cache_group = group;
+        return answer_of(*engine, request).done->usage.cache_read_tokens;
+    };
+    EXPECT_EQ(read("a", "a+b"), 0);
+    EXPECT_GT(read("b", "a+b"), 40);
+    EXPECT_EQ(read("c", ""), 0);
+    EXPECT_EQ(read("a", ""), 0);
+    EXPECT_EQ(read("a+b", ""), 0);  // not even a workspace that is called so
+    engine->forget_cached("a", 0);
+    EXPECT_GT(read("b", "a+b"), 40);
+    engine->forget_cached("a+b", 0);
+    EXPECT_EQ(read("b", "a+b"), 0);
+}
+
 TEST(LlamaCache, BreakpointsAreCountedAndPinned) {
     NEED_MODEL();
     LlamaOptions options = base_options();

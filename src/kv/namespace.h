@@ -3,8 +3,8 @@
 //
 // Derived on the server from what `auth` found out, never from anything the client may choose
 // freely. With cache.isolate = "user" the user joins the id; `owner` stays the workspace's, because
-// pins are capped per workspace. An admin's shared prompts use a name of their own
-// (shared_namespace).
+// pins are capped per workspace. Workspaces that the configuration lets share (cache.share) have
+// one namespace and one owner together (shared_namespace).
 //
 // Threads: values. Nothing fails.
 #pragma once
@@ -19,7 +19,7 @@ using Token = std::int32_t;
 
 struct Namespace {
     std::uint64_t lo = 0, hi = 0;  // 128 bits: collisions do not happen by accident
-    std::uint64_t owner = 0;       // the workspace that pays for pins
+    std::uint64_t owner = 0;       // the workspace or group that pays for pins
     friend bool operator==(const Namespace& a, const Namespace& b) {
         return a.lo == b.lo && a.hi == b.hi;
     }

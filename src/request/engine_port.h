@@ -50,7 +50,7 @@ struct EngineStats {
 // One cached prompt beginning. The list is a snapshot, at most a second old.
 struct CacheEntry {
     std::uint64_t id = 0;
-    std::string workspace;
+    std::string workspace;  // Principal::cache_owner: a workspace, or a group of them
     std::uint32_t tokens = 0;
     std::uint64_t hits = 0;       // requests that began with a part of it
     MonoNs pinned_until = 0;      // 0: not pinned
@@ -73,8 +73,9 @@ class EnginePort : public Notifier {
 
     // What is cached; null: this engine caches nothing.
     virtual std::shared_ptr<const CacheList> cached_approx() const { return nullptr; }
-    // Forgets what a workspace has cached: one entry, or all of it (id 0), pins included. What
-    // running requests use goes when they end. Done before the engine's next step.
+    // Forgets what a workspace or a group (Principal::cache_owner) has cached: one entry, or all of
+    // it (id 0), pins included. What running requests use goes when they end. Done before the
+    // engine's next step.
     virtual void forget_cached(std::string_view workspace, std::uint64_t id) {
         (void)workspace;
         (void)id;

@@ -9,6 +9,11 @@ struct Principal {
     std::string workspace = "default";  // unit of isolation and quota; never from the client
     std::string key_id;                 // "" when no keys are configured (loopback only)
     bool admin = false;                 // may read the topology and share warm-ups
+    // Not empty: the workspaces that the configuration lets share caches (cache.share), this one
+    // among them. Never the name of a workspace.
+    std::string cache_group;
+
+    const std::string& cache_owner() const { return cache_group.empty() ? workspace : cache_group; }
 };
 
 }  // namespace zerohop

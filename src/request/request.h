@@ -80,7 +80,7 @@ struct Request {
     std::vector<std::string> stop_sequences;  // non-empty UTF-8
     StopRule stop_rule = StopRule::kBeforeMatch;
     Sampling sampling;
-    // What may be shared, and how long. The engine derives whose it is from principal.workspace.
+    // What may be shared, and how long. The engine derives whose it is from principal.
     std::vector<CacheBreakpoint> breakpoints;  // in the prompt's order, at most 4
     std::string cache_user;                    // not empty: cached for this user alone
     // Of whole prompt, last turn, system + tools: drafts and expected lengths are looked up in this

@@ -304,6 +304,37 @@ def test_forgetting(cached):
     assert usage(cached, body, "b")["cache_read_input_tokens"] < 50
 
 
+def test_workspaces_share_what_is_configured():
+    """team-a and team-b are a group, team-c and the admin are not."""
+    if FRONT_ONLY:
+        pytest.skip("needs the real model")
+    warm_ups = [{"model": MODEL, "system": WARM, "workspace": "team-b"}]
+    running = servers.Server([servers.real_model()], keys=(), tls=False, start=False, warm_ups=warm_ups,
+                             shares=[{"workspaces": ["team-a", "team-b"]}])
+    running.keys = {who: running.create_key(f"team-{who}")["secret"] for who in "abc"}
+    running.keys["admin"] = running.create_key("ops", "--admin")["secret"]
+    running.start()
+    with running:
+        body = body_of(fresh(), cache_control=FIVE)
+        first = usage(running, body, "a")
+        assert first["cache_read_input_tokens"] < 50
+        assert usage(running, body, "c") == first, "outside the group nothing is there"
+        assert usage(running, body, "b")["cache_read_input_tokens"] > 100
+        assert usage(running, body_of(WARM), "a")["cache_read_input_tokens"] > 100
+        assert usage(running, body_of(WARM), "c")["cache_read_input_tokens"] < 50
+        entry = until(lambda: next((e for e in listed(running, "a")["data"] if e["pinned_until"]
+                                    and e["tokens"] >= first["cache_creation_input_tokens"]), None))
+        assert entry["workspace"] == "team-a+team-b"
+        assert entry["id"] in {e["id"] for e in listed(running, "b")["data"]}
+        assert until(lambda: {e["workspace"] for e in listed(running, "c")["data"]}) == {"team-c"}
+        forget(running, entry["id"], "c", status=404)
+        forget(running, who="c")
+        assert usage(running, body, "a")["cache_read_input_tokens"] > 100
+        assert until(lambda: {e["workspace"] for e in listed(running, "admin")["data"]} >= {"team-a+team-b"})
+        assert forget(running, who="b")["deleted"] >= 1
+        assert usage(running, body, "a")["cache_read_input_tokens"] < 50
+
+
 def test_users_are_kept_apart_when_configured():
     if FRONT_ONLY:
         pytest.skip("needs the real model")

@@ -82,15 +82,15 @@ def toml(value) -> str:
 
 
 class Server:
-    """models: list of dicts of [[model]] keys; settings: {"server.drain_s": 1, …}; warm_ups: like models,
-    of [[cache.warmup]].
+    """models: list of dicts of [[model]] keys; settings: {"server.drain_s": 1, …}; warm_ups and shares: like
+    models, of [[cache.warmup]] and [[cache.share]].
 
     For a process that listens beside another: `beside`, the Server whose ports it shares. `sockets`: listening
     sockets [clear text, TLS] handed over as systemd does. Both are ready when their log says so.
     """
 
     def __init__(self, models, settings=None, keys=(KEY,), tls=True, start=True, env=None,
-                 open_files=None, beside=None, sockets=None, wrapper=(), warm_ups=()):
+                 open_files=None, beside=None, sockets=None, wrapper=(), warm_ups=(), shares=()):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="zerohop-test-"))
         self._sockets, self._wrapper = sockets, list(wrapper)  # wrapper: words before the binary's
         if beside:
@@ -108,11 +108,13 @@ class Server:
         self.process = None
         self._env = {**os.environ, **(env or {})}
         self._open_files = open_files  # RLIMIT_NOFILE of the process, soft and hard
-        self._write_config(models, dict(settings or {}), keys, warm_ups)
+        self._write_config(dict(settings or {}), keys,
+                           [*(("model", m) for m in models), *(("cache.warmup", w) for w in warm_ups),
+                            *(("cache.share", s) for s in shares)])
         if start:
             self.start()
 
-    def _write_config(self, models, settings, keys, warm_ups):
+    def _write_config(self, settings, keys, lists):
         if self._sockets:
             settings |= {"server.listen": ["fd:3"], "server.listen_tls": ["fd:4"]}
         settings.setdefault("server.listen", [f"127.0.0.1:{self.port}"])
@@ -133,7 +135,7 @@ class Server:
             table, key = name.split(".", 1)
             tables.setdefault(table, []).append(f"{key} = {toml(value)}")
         text = "".join(f"[{t}]\n" + "\n".join(lines) + "\n\n" for t, lines in tables.items())
-        for name, table in [*(("model", m) for m in models), *(("cache.warmup", w) for w in warm_ups)]:
+        for name, table in lists:
             text += f"[[{name}]]\n" + "".join(f"{k} = {toml(v)}\n" for k, v in table.items()) + "\n"
         self.config_path.write_text(text)
 
