@@ -5,7 +5,6 @@
 #include <array>
 #include <cmath>
 #include <map>
-#include <random>
 
 #include "engine/attention_job.h"
 #include "engine/llama_test_kit.h"
@@ -18,22 +17,6 @@ using namespace testkit;
 // With our kernel f16, the usual layout, computes a row alike in whatever batch it stands; with
 // ggml's only bf16 does.
 const char* rows_alone() { return has_avx512() ? "f16" : "bf16"; }
-
-std::shared_ptr<Request> ask_as(const char* workspace, std::string text, std::int32_t tokens = 8) {
-    auto request = ask(std::move(text), tokens);
-    request->principal.workspace = workspace;
-    request->structure[0] = {.lo = 1, .hi = 2};
-    return request;
-}
-
-std::string filler(int words, unsigned seed) {
-    constexpr const char* kWords[] = {"river",  "stone",  "winter", "market", "letter", "engine",
-                                      "garden", "signal", "window", "paper",  "bridge", "quiet"};
-    std::mt19937 random(seed);
-    std::string text;
-    for (int i = 0; i < words; ++i) text.append(kWords[random() % 12]).append(" ");
-    return text;
-}
 
 TEST(LlamaCache, ASecondRequestReadsWhatTheFirstComputed) {
     NEED_MODEL();

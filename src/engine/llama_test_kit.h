@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <random>
 #include <span>
 #include <string>
 #include <thread>
@@ -63,6 +64,24 @@ inline std::unique_ptr<EnginePort> load(const LlamaOptions& options) {
     auto engine = load_llama(options, {});
     if (!engine) ADD_FAILURE() << engine.error().detail;
     return engine ? std::move(*engine) : nullptr;
+}
+
+inline std::shared_ptr<Request> ask_as(const char* workspace, std::string text,
+                                       std::int32_t tokens = 8) {
+    auto request = ask(std::move(text), tokens);
+    request->principal.workspace = workspace;
+    request->structure[0] = {.lo = 1, .hi = 2};
+    return request;
+}
+
+// Words in an order that `seed` chooses.
+inline std::string filler(int words, unsigned seed) {
+    constexpr const char* kWords[] = {"river",  "stone",  "winter", "market", "letter", "engine",
+                                      "garden", "signal", "window", "paper",  "bridge", "quiet"};
+    std::mt19937 random(seed);
+    std::string text;
+    for (int i = 0; i < words; ++i) text.append(kWords[random() % 12]).append(" ");
+    return text;
 }
 
 // Replays the engine's own batches on a bare context and expects the same tokens.
