@@ -41,7 +41,10 @@ bool read_state(llama_context* context, llama_seq_id sequence, std::vector<std::
     return llama_state_seq_get_data(context, out.data(), out.size(), sequence) == out.size();
 }
 
-void blend(double& average, double sample) { average += 0.2 * (sample - average); }
+// No sample moves it up by more than a fifth: that of a thread that was put aside says nothing.
+void blend(double& average, double sample) {
+    average += 0.2 * (std::min(sample, 2 * average) - average);
+}
 
 }  // namespace
 
@@ -128,6 +131,7 @@ void KvStore::release(Sequence& sequence, bool keep) {
     residency_.finish(sequence.id, keep && options_.prefix_cache && sequence.computed > 0, steps_);
     carry_out(steps_);
     changed_ = unsaved_ = true;
+    doubt_costs();
     runs_[static_cast<std::size_t>(sequence.id)] = 0;
     sequence.id = -1;
     sequence.computed = 0;
@@ -259,6 +263,15 @@ void KvStore::make_way() {
     steps_.clear();
     residency_.trim_idle(static_cast<std::uint64_t>(options_.idle_tokens), steps_);
     carry_out(steps_);
+}
+
+// What looks too dear to be done is never measured again: with each request that ends, costs go a
+// little back to where they began.
+void KvStore::doubt_costs() {
+    const kv::Costs first = first_costs(options_);
+    costs_.save_per_token += 0.02 * (first.save_per_token - costs_.save_per_token);
+    costs_.restore_per_token += 0.02 * (first.restore_per_token - costs_.restore_per_token);
+    residency_.set_costs(costs_);
 }
 
 bool KvStore::save_ahead() {

@@ -87,6 +87,7 @@ class KvStore {
     bool save(const kv::Step& step);
     bool restore(const kv::Step& step);
     void remove(std::int32_t slot, std::int32_t from);
+    void doubt_costs();
     void publish();
 
     llama_context* const context_;
