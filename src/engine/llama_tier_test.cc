@@ -1,0 +1,62 @@
+// The host tier with a real model: far more prefixes than the KV pool has room for.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <vector>
+
+#include "engine/llama_test_kit.h"
+
+namespace zerohop::engine {
+namespace {
+
+using namespace testkit;
+
+// About 48 tokens, half of them the template's own beginning.
+std::shared_ptr<Request> short_ask(unsigned n) { return ask_as("a", filler(16, 1000 + n), 1); }
+
+TEST(LlamaTier, AThousandPrefixesAreFoundAgain) {
+    NEED_MODEL();
+    constexpr unsigned kPrefixes = kSanitized ? 120 : 1000, kAsked = 50, kAtOnce = 4;
+    LlamaOptions options = base_options();
+    options.kv_tokens = 1024;
+    options.context_tokens = 1024;
+    options.max_sequences = kAtOnce;
+    options.side_prefill = false;  // what a token costs is measured here, beside other work too
+    options.cache_host_bytes = 2LL << 30;
+    auto engine = load(options);
+    std::int64_t tokens = 0;
+    for (unsigned i = 0; i < kPrefixes; i += kAtOnce) {
+        std::vector<StreamPtr> streams;
+        for (unsigned k = i; k < i + kAtOnce; ++k) streams.push_back(submit(*engine, short_ask(k)));
+        for (const StreamPtr& stream : streams) {
+            const Answer answer = wait_for(*stream);
+            ASSERT_TRUE(answer.done) << i;
+            tokens += answer.prepared;
+        }
+    }
+    EXPECT_NEAR(static_cast<double>(tokens) / kPrefixes, 48, 6);
+    EXPECT_GT(engine->stats_approx().host_bytes, 0U);
+    EXPECT_LE(engine->stats_approx().pool_tokens, 1024U);
+    // Nearly all are in host memory; one whose saving took long may not have been worth it.
+    EXPECT_TRUE(eventually([&] {
+        const auto list = engine->cached_approx();
+        return list != nullptr && std::ranges::count_if(*list, [](const CacheEntry& entry) {
+                                      return entry.in_host_memory;
+                                  }) >= kPrefixes * 9 / 10;
+    }));
+
+    std::mt19937 random(7);
+    unsigned found = 0;
+    for (unsigned k = 0; k < kAsked; ++k) {
+        const unsigned i = static_cast<unsigned>(random() % kPrefixes);
+        const Answer again = answer_of(*engine, short_ask(i));
+        ASSERT_TRUE(again.done) << i;
+        EXPECT_GT(again.done->usage.cache_read_tokens, 0) << i;
+        if (again.done->usage.cache_read_tokens == again.prepared - 1) ++found;
+    }
+    EXPECT_GE(found, kAsked * 8 / 10);
+}
+
+}  // namespace
+}  // namespace zerohop::engine
