@@ -8,10 +8,10 @@ namespace zerohop::draft {
 namespace {
 
 constexpr double kLossShare = 0.01;     // the promise: losses stay below this share of the time
-constexpr double kCreditShare = 0.005;  // and gains above this one are not carried over
-constexpr double kFade = 1.0 / 2000;    // per step: the ledger's memory
+constexpr double kCreditShare = 0.003;  // and gains above this one are not carried over
+constexpr double kFade = 1.0 / 400;     // per step: the ledger's memory
 constexpr double kCostRate = 0.1;       // weight of a new measurement
-constexpr double kMargin = 1.02;        // expected gain before a step gets drafts
+constexpr double kMargin = 1.05;        // expected gain before a step gets drafts
 constexpr float kBucketMemory = 200;    // tries after which old ones fade
 constexpr float kLuckMemory = 12;
 constexpr std::uint32_t kPlainEvery = 64;  // a plain step now and then keeps cost(n) true

@@ -4,6 +4,12 @@
 
 namespace zerohop::draft {
 
+namespace {
+
+constexpr float kLuckRate = 0.3F;  // weight of the newest output's
+
+}  // namespace
+
 SuffixStore::Corpus* SuffixStore::find(const DraftKey& key) {
     const auto it = corpora_.find(key);
     if (it == corpora_.end()) return nullptr;
@@ -44,7 +50,7 @@ void SuffixStore::shrink() {
 }
 
 void SuffixStore::learn(std::span<const DraftKey> chain, std::span<const Token> prompt,
-                        std::span<const Token> output) {
+                        std::span<const Token> output, const Luck& luck) {
     if (output.empty()) return;
     prompt = prompt.last(std::min(prompt.size(), kContext));
     const std::uint32_t most =
@@ -53,8 +59,10 @@ void SuffixStore::learn(std::span<const DraftKey> chain, std::span<const Token> 
     for (std::size_t i = 0; i < std::min(chain.size(), kChain); ++i) {
         const DraftKey& key = chain[i];
         if ((key.lo | key.hi) == 0 || std::ranges::count(chain.first(i), key) > 0) continue;
-        Corpus* corpus = find(key);
-        add(corpus != nullptr ? *corpus : create(key), prompt, output);
+        Corpus* known = find(key);
+        Corpus& corpus = known != nullptr ? *known : create(key);
+        corpus.luck += kLuckRate * (luck.factor() - corpus.luck);
+        add(corpus, prompt, output);
     }
     shrink();
 }
@@ -65,6 +73,9 @@ DraftSession::DraftSession(SuffixStore& store, std::span<const DraftKey> chain,
     for (std::size_t i = 0; i < std::min(chain.size(), kChain); ++i) {
         if ((chain[i].lo | chain[i].hi) == 0 || std::ranges::count(chain.first(i), chain[i]) > 0)
             continue;
+        const auto known = store.corpora_.find(chain[i]);
+        if (source_count_ == 0 && known != store.corpora_.end())
+            luck.accepted = luck.expected * known->second->luck;
         sources_[source_count_++].key = chain[i];
     }
     const std::size_t keep = std::min<std::size_t>(prompt.size(), store.config_.own_tokens);

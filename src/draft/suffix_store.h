@@ -55,9 +55,10 @@ class SuffixStore {
   public:
     explicit SuffixStore(const SuffixStoreConfig& config) : config_(config) {}
 
-    // A finished output under each key of its chain (empty keys skipped, repeated ones once).
+    // A finished output under each key of its chain (empty keys skipped, repeated ones once), and
+    // how lucky its drafts were: the next of that structure begins with it.
     void learn(std::span<const DraftKey> chain, std::span<const Token> prompt,
-               std::span<const Token> output);
+               std::span<const Token> output, const Luck& luck = {});
 
     std::size_t bytes() const { return bytes_; }
     std::size_t corpora() const { return corpora_.size(); }
@@ -68,6 +69,7 @@ class SuffixStore {
         DraftKey key;
         SuffixAutomaton now, before;
         std::uint64_t generation = 0;  // changes when `before` goes
+        float luck = 1;                // Luck::factor() of those that ended lately
         std::size_t bytes = 0;
     };
     using List = std::list<Corpus>;

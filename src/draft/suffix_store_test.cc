@@ -117,6 +117,20 @@ TEST(SuffixStore, FrequentContinuationWins) {
     EXPECT_EQ(draft.tokens, std::vector<Token>{20});
 }
 
+TEST(SuffixStore, ANewSessionBeginsWithTheLuckOfItsStructure) {
+    SuffixStore store({});
+    const std::vector<DraftKey> chain = {{.ns = {}, .lo = 1, .hi = 1}};
+    const std::vector<Token> text = {1, 2, 3, 4};
+    Luck bad;
+    bad.expected = 10;
+    for (int i = 0; i < 10; ++i) store.learn(chain, text, text, bad);
+    EXPECT_LT(DraftSession(store, chain, text).luck.factor(), 0.3F);
+    const std::vector<DraftKey> other = {{.ns = {}, .lo = 2, .hi = 1}};
+    EXPECT_FLOAT_EQ(DraftSession(store, other, text).luck.factor(), 1);
+    for (int i = 0; i < 10; ++i) store.learn(chain, text, text, Luck{});
+    EXPECT_GT(DraftSession(store, chain, text).luck.factor(), 0.9F);
+}
+
 TEST(SuffixStore, MemoryIsBoundedAndTheOldestGoes) {
     SuffixStore store({.max_bytes = 2'000'000, .corpus_tokens = 1024});
     std::mt19937 rng(3);

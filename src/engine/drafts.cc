@@ -63,7 +63,8 @@ void Drafts::learn(const Sequence& sequence) {
     const auto prompt = static_cast<std::size_t>(sequence.prompt);
     const std::span<const std::int32_t> tokens = sequence.tokens;
     store_.learn(sequence.structure_keys<draft::DraftKey>(), tokens.first(prompt),
-                 tokens.subspan(prompt));
+                 tokens.subspan(prompt),
+                 sequence.drafts == nullptr ? draft::Luck() : sequence.drafts->luck);
 }
 
 }  // namespace zerohop::engine
