@@ -56,8 +56,11 @@ double StepCost::centre(std::size_t cell) {
 
 void StepCost::observe(std::uint32_t tokens, double ns) {
     Cell& c = cells_[cell(tokens)];
-    // One slow step (a page fault, another process) must not pass for the cost.
-    if (c.weight >= 4) ns = std::clamp(ns, c.ns / 2, c.ns * 2);
+    // One slow step (a page fault, another process) must not pass for the cost, in the first ones
+    // of a size least of all: what looks dear is not tried again. The least of those counts.
+    if (c.weight > 0 && c.weight < kTrusted) ns = std::min(ns, c.ns);
+    if (c.weight >= kTrusted) ns = std::clamp(ns, c.ns / 2, c.ns * 2);
+    if (c.weight < kTrusted) c.ns = ns;
     c.weight = std::min(c.weight + 1, 1 / kCostRate);
     c.ns += (ns - c.ns) / c.weight;
 }
@@ -65,12 +68,15 @@ void StepCost::observe(std::uint32_t tokens, double ns) {
 bool StepCost::known(std::uint32_t tokens) const { return cells_[cell(tokens)].weight > 0; }
 
 double StepCost::at(std::uint32_t tokens) const {
+    const bool sure =
+        std::ranges::any_of(cells_, [](const Cell& c) { return c.weight >= kTrusted; });
+    const double least = sure ? kTrusted : 1;  // others are as if they had not been measured
     const std::size_t at = cell(tokens);
-    if (cells_[at].weight > 0) return cells_[at].ns;
+    if (cells_[at].weight >= least) return cells_[at].ns;
     std::size_t below = at, above = at;
-    while (below > 0 && cells_[below].weight == 0) --below;
-    while (above + 1 < cells_.size() && cells_[above].weight == 0) ++above;
-    const bool has_below = cells_[below].weight > 0, has_above = cells_[above].weight > 0;
+    while (below > 0 && cells_[below].weight < least) --below;
+    while (above + 1 < cells_.size() && cells_[above].weight < least) ++above;
+    const bool has_below = cells_[below].weight >= least, has_above = cells_[above].weight >= least;
     if (has_below && has_above) {
         const double share = (tokens - centre(below)) / (centre(above) - centre(below));
         return cells_[below].ns + share * (cells_[above].ns - cells_[below].ns);
@@ -79,7 +85,7 @@ double StepCost::at(std::uint32_t tokens) const {
     // Beyond what was measured: on along the line, or a guess that one more token costs a quarter.
     // explored() keeps the steps that test such guesses small.
     std::size_t first = 0;
-    while (cells_[first].weight == 0) ++first;
+    while (cells_[first].weight < least) ++first;
     double slope = cells_[below].ns / std::max(1.0, centre(below)) / 4;
     if (first < below)
         slope =

@@ -69,6 +69,7 @@ class StepCost {
         const;  // twice the largest step measured: as far as at() may be trusted
 
   private:
+    static constexpr double kTrusted = 3;  // measurements of a size before it is believed
     struct Cell {
         double ns = 0;
         double weight = 0;
@@ -98,7 +99,9 @@ class DraftController {
                    std::uint32_t accepted, double ns);
 
     // Measured at start (ENGINE.md: costs depend on layout and machine); later steps refine it.
-    void seed_cost(std::uint32_t tokens, double ns) { cost_.observe(tokens, ns); }
+    void seed_cost(std::uint32_t tokens, double ns) {
+        for (int i = 0; i < 3; ++i) cost_.observe(tokens, ns);
+    }
 
     double chance(const Evidence& e) const;
     bool paused() const;  // the ledger forbids drafts now

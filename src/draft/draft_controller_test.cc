@@ -144,6 +144,10 @@ TEST(DraftController, ASlowStepIsNotTheCost) {
     for (int i = 0; i < 20; ++i) cost.observe(1, 10e6);
     cost.observe(1, 900e6);
     EXPECT_LT(cost.at(1), 12e6);
+    cost.observe(16, 900e6);  // the first of its size
+    EXPECT_LT(cost.at(16), 100e6);
+    for (int i = 0; i < 3; ++i) cost.observe(16, 40e6);
+    EXPECT_LT(cost.at(16), 41e6);
 }
 
 TEST(DraftController, CostBetweenMeasurements) {
