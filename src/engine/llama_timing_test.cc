@@ -24,6 +24,7 @@ std::string prompt_of(unsigned seed) {
     constexpr std::array kWord = {"river",  "stone",  "winter", "market", "letter", "engine",
                                   "garden", "signal", "window", "paper",  "bridge", "quiet"};
     std::vector<std::string> words;
+    words.reserve(kWords);
     for (std::size_t i = 0; i < kWords; ++i) words.emplace_back(kWord[i % kWord.size()]);
     std::ranges::shuffle(words, std::mt19937(seed));
     std::string text = "List:";

@@ -199,8 +199,8 @@ std::int32_t count_input(const Request& request) {
         for (const std::string& part : turn.parts) {
             if (part.empty()) continue;
             count += !in_word && !is_space(part.front()) ? 1 : 0;
-            std::uint32_t starts =
-                0;  // without a branch or a carried state: the compiler unrolls it
+            // Without a branch or a carried state: the compiler unrolls it.
+            std::uint32_t starts = 0;
             for (std::size_t i = 1; i < part.size(); ++i)
                 starts += static_cast<std::uint32_t>(is_space(part[i - 1])) &
                           static_cast<std::uint32_t>(!is_space(part[i]));
