@@ -7,7 +7,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -17,6 +16,7 @@
 #include "api/head_policy.h"
 #include "api/version.h"
 #include "base/clock.h"
+#include "request/principal.h"
 
 namespace zerohop::api {
 
@@ -32,8 +32,7 @@ struct ServiceOptions {
     // Lines of the system prompt that begin with one of these mean nothing to the model.
     std::vector<std::string> drop_lines;
     bool isolate_users = false;  // what is cached for one metadata.user_id serves no other
-    // Principal::cache_group by workspace; those that share with nobody are not in it.
-    std::map<std::string, std::string, std::less<>> cache_groups;
+    CacheGroups cache_groups;
 
     std::int64_t ping_interval_ms = 10'000;  // silence in a stream before a ping
     std::int64_t header_delay_ms = 10'000;   // streams: 200 leaves at the latest after this

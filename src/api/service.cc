@@ -222,10 +222,7 @@ Result<HeadDecision> Service::decide(const wire::RequestHead& head) const {
     if (options_.head_policy != nullptr) decision = options_.head_policy->decide(head);
     if (!decision) return decision;
     if (!decision->admission) decision->admission = std::make_unique<Admission>();
-    Principal& principal = decision->principal;
-    if (const auto group = options_.cache_groups.find(principal.workspace);
-        group != options_.cache_groups.end())
-        principal.cache_group = group->second;
+    join_cache_group(decision->principal, options_.cache_groups);
     return decision;
 }
 

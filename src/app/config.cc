@@ -317,8 +317,8 @@ Status check_shares(const Config::Cache& cache) {
 
 }  // namespace
 
-std::map<std::string, std::string, std::less<>> cache_groups(const Config& config) {
-    std::map<std::string, std::string, std::less<>> groups;
+CacheGroups cache_groups(const Config& config) {
+    CacheGroups groups;
     for (const ShareConfig& share : config.cache.shares)
         for (const std::string& name : share.workspaces)
             groups[name] = fmt::format("{}", fmt::join(share.workspaces, "+"));

@@ -8,14 +8,13 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
-#include <map>
 #include <string>
 #include <string_view>
 #include <variant>
 #include <vector>
 
 #include "base/error.h"
+#include "request/principal.h"
 
 namespace zerohop::app {
 
@@ -183,7 +182,7 @@ Status finish_config(Config& config);
 
 // Principal::cache_group of each workspace that shares: its group's names, "a+b". No workspace can
 // be called so.
-std::map<std::string, std::string, std::less<>> cache_groups(const Config& config);
+CacheGroups cache_groups(const Config& config);
 
 // The whole configuration with comments, as a TOML file that means the defaults.
 std::string documented_defaults();

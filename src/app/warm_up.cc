@@ -25,9 +25,7 @@ Result<Request> request_of(const WarmUpConfig& warm_up, const Config& config) {
     request.id = api::new_id("req_");
     request.trace_id = api::new_trace_id();
     request.principal.workspace = warm_up.workspace;
-    const auto groups = cache_groups(config);
-    if (const auto group = groups.find(warm_up.workspace); group != groups.end())
-        request.principal.cache_group = group->second;
+    join_cache_group(request.principal, cache_groups(config));
     request.received_ns = mono_now();
     std::string text = warm_up.prompt;
     if (!warm_up.file.empty()) {

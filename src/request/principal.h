@@ -1,6 +1,8 @@
 // Principal: who asks. Made by `auth` from the request head; a value, immutable afterwards.
 #pragma once
 
+#include <functional>
+#include <map>
 #include <string>
 
 namespace zerohop {
@@ -15,5 +17,13 @@ struct Principal {
 
     const std::string& cache_owner() const { return cache_group.empty() ? workspace : cache_group; }
 };
+
+// Principal::cache_group by workspace; those that share with nobody are not in it.
+using CacheGroups = std::map<std::string, std::string, std::less<>>;
+
+inline void join_cache_group(Principal& principal, const CacheGroups& groups) {
+    const auto group = groups.find(principal.workspace);
+    if (group != groups.end()) principal.cache_group = group->second;
+}
 
 }  // namespace zerohop
