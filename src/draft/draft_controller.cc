@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <utility>
 
 namespace zerohop::draft {
 namespace {
@@ -58,19 +59,19 @@ void StepCost::observe(std::uint32_t tokens, double ns) {
     Cell& c = cells_[cell(tokens)];
     // One slow step (a page fault, another process) must not pass for the cost, in the first ones
     // of a size least of all: what looks dear is not tried again. The least of those counts.
-    if (c.weight > 0 && c.weight < kTrusted) ns = std::min(ns, c.ns);
-    if (c.weight >= kTrusted) ns = std::clamp(ns, c.ns / 2, c.ns * 2);
-    if (c.weight < kTrusted) c.ns = ns;
-    c.weight = std::min(c.weight + 1, 1 / kCostRate);
-    c.ns += (ns - c.ns) / c.weight;
+    const double before = std::exchange(c.weight, std::min(c.weight + 1, 1 / kCostRate));
+    if (before >= kTrusted)
+        c.ns += (std::clamp(ns, c.ns / 2, c.ns * 2) - c.ns) / c.weight;
+    else
+        c.ns = before > 0 ? std::min(ns, c.ns) : ns;
+    any_trusted_ = any_trusted_ || c.weight >= kTrusted;
 }
 
 bool StepCost::known(std::uint32_t tokens) const { return cells_[cell(tokens)].weight > 0; }
 
 double StepCost::at(std::uint32_t tokens) const {
-    const bool sure =
-        std::ranges::any_of(cells_, [](const Cell& c) { return c.weight >= kTrusted; });
-    const double least = sure ? kTrusted : 1;  // others are as if they had not been measured
+    // Others are as if they had not been measured.
+    const double least = any_trusted_ ? kTrusted : 1;
     const std::size_t at = cell(tokens);
     if (cells_[at].weight >= least) return cells_[at].ns;
     std::size_t below = at, above = at;
@@ -141,13 +142,14 @@ std::size_t DraftController::best_cut(std::uint32_t plain_tokens,
     const std::uint32_t base = plain_tokens + other_tokens;
     const std::uint32_t most = std::min(kMaxStepTokens, cost_.explored());
     const double own = own_step_ns(plain_tokens, other_tokens);
-    double best = other_tokens > 0 ? 0 : kMargin * plain_tokens / cost_.at(base);
+    const double base_cost = cost_.at(base);
+    double best = other_tokens > 0 ? 0 : kMargin * plain_tokens / base_cost;
     double accepted = 0;
     std::size_t take = 0;
     for (std::size_t k = 0; k < scratch_.size() && base + k + 1 <= most; ++k) {
         accepted += scratch_[k].chance;
         const double cost = cost_.at(static_cast<std::uint32_t>(base + k + 1));
-        const double worth = other_tokens > 0 ? accepted * own - kMargin * (cost - cost_.at(base))
+        const double worth = other_tokens > 0 ? accepted * own - kMargin * (cost - base_cost)
                                               : (plain_tokens + accepted) / cost;
         if (worth <= best) continue;
         best = worth;

@@ -62,6 +62,8 @@ struct Luck {
 // Learnt cost of a step by its number of tokens, in ns.
 class StepCost {
   public:
+    static constexpr int kTrusted = 3;  // measurements of a size before it is believed
+
     void observe(std::uint32_t tokens, double ns);
     double at(std::uint32_t tokens) const;  // 0 while nothing is known
     bool known(std::uint32_t tokens) const;
@@ -69,7 +71,6 @@ class StepCost {
         const;  // twice the largest step measured: as far as at() may be trusted
 
   private:
-    static constexpr double kTrusted = 3;  // measurements of a size before it is believed
     struct Cell {
         double ns = 0;
         double weight = 0;
@@ -77,6 +78,7 @@ class StepCost {
     static std::size_t cell(std::uint32_t tokens);
     static double centre(std::size_t cell);
     std::array<Cell, 40> cells_{};
+    bool any_trusted_ = false;  // some cell is: weights never fall
 };
 
 class DraftController {
@@ -100,7 +102,7 @@ class DraftController {
 
     // Measured at start (ENGINE.md: costs depend on layout and machine); later steps refine it.
     void seed_cost(std::uint32_t tokens, double ns) {
-        for (int i = 0; i < 3; ++i) cost_.observe(tokens, ns);
+        for (int i = 0; i < StepCost::kTrusted; ++i) cost_.observe(tokens, ns);
     }
 
     double chance(const Evidence& e) const;

@@ -82,15 +82,14 @@ class AskedFirst final : public ggml::cpu::extra_buffer_type {
 
 void ask_first() {
     // The list that weights are placed by is a copy, made at the first question: before ours is in.
-    const ggml_backend_reg_t cpu =
-        ggml_backend_dev_backend_reg(ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU));
-    const auto extra_types = reinterpret_cast<ggml_backend_dev_get_extra_bufts_t>(
-        ggml_backend_reg_get_proc_address(cpu, "ggml_backend_dev_get_extra_bufts"));
-    if (extra_types != nullptr)
-        (void)extra_types(ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU));
+    const ggml_backend_dev_t cpu = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
+    const auto extra_types =
+        reinterpret_cast<ggml_backend_dev_get_extra_bufts_t>(ggml_backend_reg_get_proc_address(
+            ggml_backend_dev_backend_reg(cpu), "ggml_backend_dev_get_extra_bufts"));
+    if (extra_types != nullptr) (void)extra_types(cpu);
     static AskedFirst asked;
     static ggml_backend_buffer_type type{};
-    type.device = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
+    type.device = cpu;
     type.context = &asked;
     ggml_backend_cpu_get_extra_buffer_types().push_back(&type);
 }

@@ -5,8 +5,8 @@
 // q: f32; K, V: f16 or bf16, all cells of a kv head at one stride; mask: f16, 0 or -inf per cell
 // (other finite values are added). Several heads share a kv head (grouped queries).
 //
-// Threads: compute threads call attend() with the same job and their own number; together they
-// write all of out. Nothing fails.
+// Threads: compute threads call attend_avx512() with the same job and their own number; together
+// they write all of out. Nothing fails.
 #pragma once
 
 #include <cstddef>

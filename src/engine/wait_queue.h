@@ -177,9 +177,10 @@ class WaitQueue {
     bool room(std::size_t mine, MonoNs now) const { return slots_used(mine, now) < slots_; }
     // Only while somebody runs: who decodes looks here again and again.
     std::size_t kept(std::size_t mine, MonoNs now) const {
-        const bool busy =
-            std::ranges::any_of(classes_, [](const auto& c) { return c->running > 0; });
-        return busy ? classes_[mine]->queue.kept(now) : 0;
+        return any_running() ? classes_[mine]->queue.kept(now) : 0;
+    }
+    bool any_running() const {
+        return std::ranges::any_of(classes_, [](const auto& c) { return c->running > 0; });
     }
     std::uint32_t slots_used(std::size_t mine, MonoNs now) const {
         std::uint32_t used = 0;
@@ -207,7 +208,7 @@ class WaitQueue {
         if (was_running_ && now > last_look_ns_)
             step_ns_ = std::max(now - last_look_ns_, step_ns_ / 16 * 15);
         last_look_ns_ = now;
-        was_running_ = std::ranges::any_of(classes_, [](const auto& c) { return c->running > 0; });
+        was_running_ = any_running();
         if (!was_running_) step_ns_ = 0;
     }
     // Which of those taken have ended nobody says: those whose end was expected first.
