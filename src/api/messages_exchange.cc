@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "api/cache_request.h"
@@ -13,8 +14,12 @@
 namespace zerohop::api {
 namespace {
 
-double ms(MonoNs from, MonoNs to) {
-    return static_cast<double>(std::max<MonoNs>(to - from, 0)) / static_cast<double>(kNsPerMs);
+// One metric of a server-timing header: milliseconds with three decimals.
+void append_timing(std::string& out, std::string_view name, MonoNs from, MonoNs to) {
+    constexpr MonoNs kNsPerUs = 1'000;
+    const MonoNs us = std::max<MonoNs>(to - from, 0) / kNsPerUs;
+    fmt::format_to(std::back_inserter(out), "{}{};dur={}.{:03}", out.empty() ? "" : ", ", name,
+                   us / 1000, us % 1000);
 }
 
 }  // namespace
@@ -149,6 +154,7 @@ void MessagesExchange::submit(ParsedMessages parsed) {
     engine_ = parsed.model->engine;
     if (mode_ == Mode::kWarmUp) warm_up_ = request;
     engine_->submit(std::move(request), stream_);
+    responder_.loop().expect_signal();
 }
 
 // Some templates refuse a prompt without a user: then an empty one stands behind it.
@@ -435,21 +441,21 @@ void MessagesExchange::end(CancelReason why) {
 
 // What is known when a stream's head leaves; the engine's own stamps come only with Done.
 wire::Header MessagesExchange::server_timing_so_far(bool with_token) const {
-    std::string value = fmt::format("dispatch;dur={:.3f}", ms(head_.received_ns, submitted_ns_));
-    if (with_token)
-        value += fmt::format(", ttft;dur={:.3f}", ms(head_.received_ns, options_.now()));
+    std::string value;
+    append_timing(value, "dispatch", head_.received_ns, submitted_ns_);
+    if (with_token) append_timing(value, "ttft", head_.received_ns, options_.now());
     return {"server-timing", std::move(value)};
 }
 
 wire::Header MessagesExchange::server_timing(const Done& done) const {
-    std::string value = fmt::format("dispatch;dur={:.3f}", ms(head_.received_ns, submitted_ns_));
-    if (done.admitted_ns != 0)
-        value += fmt::format(", queue;dur={:.3f}", ms(submitted_ns_, done.admitted_ns));
+    std::string value;
+    append_timing(value, "dispatch", head_.received_ns, submitted_ns_);
+    if (done.admitted_ns != 0) append_timing(value, "queue", submitted_ns_, done.admitted_ns);
     if (done.admitted_ns != 0 && done.prefill_done_ns != 0)
-        value += fmt::format(", prefill;dur={:.3f}", ms(done.admitted_ns, done.prefill_done_ns));
+        append_timing(value, "prefill", done.admitted_ns, done.prefill_done_ns);
     if (done.first_token_ns != 0)
-        value += fmt::format(", ttft;dur={:.3f}", ms(head_.received_ns, done.first_token_ns));
-    value += fmt::format(", total;dur={:.3f}", ms(head_.received_ns, options_.now()));
+        append_timing(value, "ttft", head_.received_ns, done.first_token_ns);
+    append_timing(value, "total", head_.received_ns, options_.now());
     return {"server-timing", std::move(value)};
 }
 

@@ -18,17 +18,22 @@ class LoopInbox {
         drain([](Ready&) {});
     }
 
-    // Returns true when the queue was empty before, i.e. when the loop has to be woken.
+    // Returns true when the queue was empty before, i.e. when the loop has to be woken if it
+    // sleeps.
     bool push(Ready& ready) noexcept {
         if (ready.queued_.exchange(true, std::memory_order_acq_rel)) return false;
         ready.keep_ = ready.shared_from_this();
         Ready* head = head_.load(std::memory_order_relaxed);
         do {
             ready.next_ = head;
-        } while (!head_.compare_exchange_weak(head, &ready, std::memory_order_release,
+        } while (!head_.compare_exchange_weak(head, &ready, std::memory_order_seq_cst,
                                               std::memory_order_relaxed));
         return head == nullptr;
     }
+
+    // Any thread. In one order with push() and the loop's own flag of sleeping (seq_cst): either
+    // the loop sees what was pushed, or who pushed sees that it sleeps.
+    bool empty() const noexcept { return head_.load() == nullptr; }
 
     // Calls fn(Ready&) for everything queued so far.
     template <class Fn>

@@ -12,7 +12,7 @@ constexpr std::string_view kDirective = "null:";
 constexpr std::string_view kDefaultText =
     " the quick brown fox jumps over the lazy dog and runs into the wide green forest";
 
-bool is_space(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
+bool is_space(char c) { return static_cast<unsigned char>(c) <= ' '; }
 
 std::unexpected<Error> bad(std::string_view key, std::string_view value) {
     return fail(Code::kInvalidRequest, "engine",
@@ -199,7 +199,7 @@ std::int32_t count_input(const Request& request) {
         for (const std::string& part : turn.parts) {
             if (part.empty()) continue;
             count += !in_word && !is_space(part.front()) ? 1 : 0;
-            // Without a branch or a carried state: the compiler unrolls it.
+            // Without a branch or a carried state: the compiler makes vectors of it.
             std::uint32_t starts = 0;
             for (std::size_t i = 1; i < part.size(); ++i)
                 starts += static_cast<std::uint32_t>(is_space(part[i - 1])) &

@@ -1,6 +1,7 @@
 #include "net/connection.h"
 
-#include <boost/asio/posix/stream_descriptor.hpp>
+#include <sys/epoll.h>
+
 #include <utility>
 
 #include "base/log.h"
@@ -16,26 +17,19 @@ constexpr std::size_t kWritePerTurn = 1024 * 1024;
 
 }  // namespace
 
-struct Connection::Waits {
-    Waits(IoLoop& loop, int fd) : descriptor(loop.context(), fd) {}
-    boost::asio::posix::stream_descriptor descriptor;
-};
-
-using Wait = boost::asio::posix::stream_descriptor;
-
 Connection::Connection(Worker& worker, ServerState& state, int fd, ssl_st* ssl, wire::Peer peer,
                        std::string key)
     : worker_(worker),
       state_(state),
       transport_(fd, ssl),
-      waits_(std::make_unique<Waits>(worker.loop(), fd)),
+      watch_(worker.loop(), fd, *this),
       peer_(std::move(peer)),
       address_key_(std::move(key)) {
     state_.connections.fetch_add(1, std::memory_order_relaxed);
 }
 
 Connection::~Connection() {
-    if (waits_) waits_->descriptor.release();  // the transport closes
+    watch_.forget();  // the transport closes
     state_.addresses.remove(address_key_);
     state_.connections.fetch_sub(1, std::memory_order_relaxed);
 }
@@ -58,29 +52,17 @@ void Connection::start() {
 }
 
 void Connection::arm_read() {
-    if (at_ == State::kClosed || std::exchange(read_armed_, true)) return;
-    waits_->descriptor.async_wait(Wait::wait_read, [self = shared_from_this()](auto ec) {
-        self->read_armed_ = false;
-        if (ec || self->at_ == State::kClosed) return;
-        self->worker_.loop().turn([&] { self->on_readable(); });
-    });
+    if (at_ != State::kClosed) watch_.wait_for(EPOLLIN);
 }
 
 void Connection::arm_write() {
-    if (at_ == State::kClosed || std::exchange(write_armed_, true)) return;
-    waits_->descriptor.async_wait(Wait::wait_write, [self = shared_from_this()](auto ec) {
-        self->write_armed_ = false;
-        if (ec || self->at_ == State::kClosed) return;
-        self->worker_.loop().turn([&] {
-            if (self->at_ == State::kHandshake) return self->continue_handshake();
-            self->wake();
-        });
-    });
+    if (at_ != State::kClosed) watch_.wait_for(EPOLLOUT);
 }
 
-void Connection::on_readable() {
+void Connection::on_ready(std::uint32_t events) {
     if (at_ == State::kHandshake) return continue_handshake();
-    read_some();
+    if ((events & EPOLLIN) != 0) read_some();
+    if ((events & EPOLLOUT) != 0) wake();
 }
 
 void Connection::continue_handshake() {
@@ -120,7 +102,8 @@ void Connection::read_some() {
         }
         if (total >= kReadPerTurn) {
             worker_.loop().post([self = shared_from_this()] {
-                if (self->at_ != State::kClosed && !self->read_armed_) self->read_some();
+                if (self->at_ != State::kClosed && !self->watch_.waits_for(EPOLLIN))
+                    self->read_some();
             });
             return;
         }
@@ -131,11 +114,13 @@ void Connection::read_some() {
         if (r.io != Io::kDone) return on_input_end(r.io);
         total += r.n;
         on_input({buffer, r.n});
-        // A short read of a plain socket emptied it; the next arrival is announced.
-        if (!transport_.tls() && r.n < IoLoop::kReadBufferBytes && at_ != State::kClosed)
-            return session_ && at_ == State::kOpen && !session_->wants_read()
-                       ? static_cast<void>(read_again_ = true)
-                       : arm_read();
+        // It may have been all: the loop tells at once if not, for less than a read in vain.
+        const bool maybe_all =
+            transport_.tls() ? !transport_.has_pending() : r.n < IoLoop::kReadBufferBytes;
+        if (maybe_all && at_ != State::kClosed) {
+            read_again_ = session_ && at_ == State::kOpen && !session_->wants_read();
+            return read_again_ ? static_cast<void>(0) : arm_read();
+        }
     }
 }
 
@@ -229,7 +214,7 @@ void Connection::flush() {
     if (read_again_ && session_->wants_read()) {
         read_again_ = false;
         worker_.loop().post([self = shared_from_this()] {
-            if (self->at_ != State::kClosed && !self->read_armed_) self->read_some();
+            if (self->at_ != State::kClosed && !self->watch_.waits_for(EPOLLIN)) self->read_some();
         });
     }
 }
@@ -240,9 +225,9 @@ void Connection::begin_linger() {
     since_ = linger_last_ = mono_now();
     session_.reset();
     recount();
-    if (!read_armed_)
+    if (!watch_.waits_for(EPOLLIN))
         worker_.loop().post([self = shared_from_this()] {
-            if (self->at_ == State::kLinger && !self->read_armed_) self->read_some();
+            if (self->at_ == State::kLinger && !self->watch_.waits_for(EPOLLIN)) self->read_some();
         });
 }
 
@@ -275,7 +260,8 @@ void Connection::tick(MonoNs now) {
         case State::kOpen:
             break;
     }
-    if (!read_armed_ && transport_.peer_gone()) {  // not reading: nothing else would tell
+    if (!watch_.waits_for(EPOLLIN) &&
+        transport_.peer_gone()) {  // not reading: nothing else would tell
         session_->on_eof();
         wake();
     }
@@ -306,7 +292,7 @@ void Connection::drop(const char* why) {
 void Connection::close() {
     if (std::exchange(at_, State::kClosed) == State::kClosed) return;
     if (session_) session_->on_disconnect();
-    waits_->descriptor.cancel();
+    watch_.forget();
     // The session may be on the stack (a callback that led here): destroyed with the connection.
     const std::size_t counted = std::exchange(counted_, 0);
     state_.buffered.fetch_sub(static_cast<std::int64_t>(counted), std::memory_order_relaxed);

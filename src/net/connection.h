@@ -7,7 +7,7 @@
 //
 // Lingering (RFC 9112 §9.6): our FIN goes out, what the client still sends is read and dropped, so
 // that no reset destroys an answer it has not read yet. Owning thread: its worker's loop. Held by
-// its worker and by pending waits (shared_ptr); close() ends both. Nothing throws.
+// its worker until the turn of close() is over. Nothing throws.
 #pragma once
 
 #include <memory>
@@ -24,6 +24,7 @@ class Worker;
 
 class Connection final : public std::enable_shared_from_this<Connection>,
                          public TurnEnd,
+                         private Watcher,
                          private wire::SessionHost {
   public:
     // Takes fd and ssl (null: plain). `address_key` is given back to state.addresses at close.
@@ -50,9 +51,9 @@ class Connection final : public std::enable_shared_from_this<Connection>,
     void wake() override;
     void on_exchanges(int delta) override;
 
+    void on_ready(std::uint32_t events) override;  // Watcher
     void arm_read();
     void arm_write();
-    void on_readable();
     void continue_handshake();
     void read_some();
     void on_input(std::string_view bytes);
@@ -66,17 +67,14 @@ class Connection final : public std::enable_shared_from_this<Connection>,
     Worker& worker_;
     ServerState& state_;
     Transport transport_;
-    struct Waits;  // asio's descriptor
-    std::unique_ptr<Waits> waits_;
+    Watch watch_;
     std::unique_ptr<wire::Session> session_;
     wire::Peer peer_;
     std::string address_key_;
     std::string sniffed_;
 
     State at_ = State::kHandshake;
-    bool dirty_ = false;  // in the loop's end-of-turn list
-    bool read_armed_ = false;
-    bool write_armed_ = false;
+    bool dirty_ = false;        // in the loop's end-of-turn list
     bool read_again_ = false;   // stopped with bytes left to read
     MonoNs since_ = 0;          // of the present state
     std::size_t lingered_ = 0;  // bytes dropped

@@ -1,112 +1,199 @@
 #include "net/io_loop.h"
 
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/posix/stream_descriptor.hpp>
-#include <boost/asio/post.hpp>
-#include <boost/asio/steady_timer.hpp>
+#include <cerrno>
 #include <map>
+#include <mutex>
 #include <system_error>
 #include <thread>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "base/check.h"
 #include "base/loop_inbox.h"
+#include "base/pause.h"
 
 namespace zerohop::net {
+namespace {
 
-namespace asio = boost::asio;
-using boost::system::error_code;
+constexpr int kEventsPerWait = 128;
+// A fast engine answers within this; sleeping would cost a wake-up, tens of µs on a virtual
+// machine.
+constexpr MonoNs kLookNs = 10'000;
+
+int make_eventfd() {
+    const int fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (fd < 0) throw std::system_error(errno, std::generic_category(), "eventfd");
+    return fd;
+}
+
+int make_epoll() {
+    const int fd = epoll_create1(EPOLL_CLOEXEC);
+    if (fd < 0) throw std::system_error(errno, std::generic_category(), "epoll_create1");
+    return fd;
+}
+
+}  // namespace
 
 struct IoLoop::Impl {
-    Impl()
-        : work(asio::make_work_guard(context)),
-          wake(context),
-          timer(context),
-          buffer(std::make_unique_for_overwrite<char[]>(kReadBufferBytes)) {
-        const int fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-        if (fd < 0) throw std::system_error(errno, std::generic_category(), "eventfd");
-        wake.assign(fd);
-        wake_fd = fd;
+    Impl() : buffer(std::make_unique_for_overwrite<char[]>(kReadBufferBytes)) {
+        // Edge-triggered and never read: each write is an edge.
+        epoll_event wake{.events = EPOLLIN | EPOLLET, .data = {.ptr = nullptr}};
+        if (epoll_ctl(epoll_fd, EPOLL_CTL_ADD, wake_fd, &wake) != 0)
+            throw std::system_error(errno, std::generic_category(), "epoll_ctl");
+    }
+    ~Impl() {
+        ::close(wake_fd);
+        ::close(epoll_fd);
     }
 
-    asio::io_context context{1};
-    asio::executor_work_guard<asio::io_context::executor_type> work;
-    asio::posix::stream_descriptor wake;
-    int wake_fd = -1;
-    LoopInbox inbox;
+    const int epoll_fd = make_epoll(), wake_fd = make_eventfd();
+    // Set before the loop looks a last time whether there is work and waits; who brings some and
+    // finds it set wakes the loop.
+    std::atomic<bool> sleeping{false};
+    std::atomic<bool> stopped{false};
     std::atomic<std::thread::id> thread{};
+    LoopInbox inbox;
+    std::mutex posted_mutex;
+    std::vector<std::function<void()>> posted;
+    std::atomic<bool> any_posted{false};
 
     // Timers in order of time, then of creation; ids are found again through `due`.
-    asio::steady_timer timer;
     std::map<std::pair<std::int64_t, TimerId>, std::function<void()>> timers;
     std::unordered_map<TimerId, std::int64_t> due;
     TimerId last_id = 0;
-    std::int64_t armed_ms = -1;
+
+    bool signal_expected = false;
 
     int depth = 0;
     std::vector<std::shared_ptr<TurnEnd>> ends;
     std::unique_ptr<char[]> buffer;
 
     static std::int64_t now_ms() { return mono_now() / kNsPerMs; }
-    void wait_wake(IoLoop& loop);
+    bool has_work() const { return !inbox.empty() || any_posted.load() || stopped.load(); }
+    void wake() noexcept;
+    int wait(std::array<epoll_event, kEventsPerWait>& events);
+    int wait_at_most(std::array<epoll_event, kEventsPerWait>& events, int timeout_ms) const;
+    bool look_for_signal() const;
+    int until_timer_ms() const;
     void drain_inbox();
-    void arm(IoLoop& loop);
-    void fire(IoLoop& loop);
+    std::vector<std::function<void()>> take_posted();
+    void fire_timers(IoLoop& loop);
 };
 
-IoLoop::IoLoop() : impl_(std::make_unique<Impl>()) { impl_->wait_wake(*this); }
+IoLoop::IoLoop() : impl_(std::make_unique<Impl>()) {}
 IoLoop::~IoLoop() = default;
 
 void IoLoop::run() {
-    impl_->thread.store(std::this_thread::get_id());
-    impl_->context.run();
+    Impl& self = *impl_;
+    self.thread.store(std::this_thread::get_id());
+    std::array<epoll_event, kEventsPerWait> events;
+    while (!self.stopped.load(std::memory_order_acquire)) {
+        const int n = self.wait(events);
+        for (int i = 0; i < n; ++i) {
+            auto* const watch = static_cast<Watch*>(events[static_cast<std::size_t>(i)].data.ptr);
+            if (watch == nullptr) continue;  // woken: the work is looked for below
+            turn([&] { watch->tell(events[static_cast<std::size_t>(i)].events); });
+        }
+        if (!self.inbox.empty()) turn([&self] { self.drain_inbox(); });
+        self.fire_timers(*this);
+        for (const auto& fn : self.take_posted()) turn(fn);
+    }
 }
 
 void IoLoop::stop() {
-    impl_->work.reset();
-    impl_->context.stop();
+    impl_->stopped.store(true);
+    impl_->wake();
 }
 
 bool IoLoop::on_this_thread() const { return impl_->thread.load() == std::this_thread::get_id(); }
 
-asio::io_context& IoLoop::context() { return impl_->context; }
 char* IoLoop::read_buffer() { return impl_->buffer.get(); }
 
+// --- waiting -------------------------------------------------------------------------------------
+
+void IoLoop::Impl::wake() noexcept {
+    if (!sleeping.exchange(false)) return;
+    const std::uint64_t one = 1;
+    [[maybe_unused]] const ssize_t n = ::write(wake_fd, &one, sizeof one);
+}
+
+int IoLoop::Impl::wait_at_most(std::array<epoll_event, kEventsPerWait>& events,
+                               int timeout_ms) const {
+    const int n = epoll_wait(epoll_fd, events.data(), kEventsPerWait, timeout_ms);
+    ZH_CHECK(n >= 0 || errno == EINTR);
+    return std::max(n, 0);
+}
+
+int IoLoop::Impl::wait(std::array<epoll_event, kEventsPerWait>& events) {
+    if (has_work()) return wait_at_most(events, 0);
+    if (std::exchange(signal_expected, false))
+        if (const int n = wait_at_most(events, 0); n > 0 || look_for_signal()) return n;
+    const int timeout_ms = until_timer_ms();
+    sleeping.store(true);
+    const int n = wait_at_most(events, has_work() ? 0 : timeout_ms);
+    sleeping.store(false, std::memory_order_relaxed);
+    return n;
+}
+
+bool IoLoop::Impl::look_for_signal() const {
+    const MonoNs end = mono_now() + kLookNs;
+    do {
+        if (has_work()) return true;
+        pause_briefly();
+    } while (mono_now() < end);
+    return false;
+}
+
+int IoLoop::Impl::until_timer_ms() const {
+    if (timers.empty()) return -1;
+    constexpr std::int64_t kMost = 60'000;
+    return static_cast<int>(
+        std::clamp<std::int64_t>(timers.begin()->first.first - now_ms(), 0, kMost));
+}
+
+// --- from other threads --------------------------------------------------------------------------
+
 void IoLoop::post(std::function<void()> fn) {
-    asio::post(impl_->context, [this, fn = std::move(fn)] { turn(fn); });
+    {
+        const std::lock_guard lock(impl_->posted_mutex);
+        impl_->posted.push_back(std::move(fn));
+        impl_->any_posted.store(true);
+    }
+    impl_->wake();
+}
+
+std::vector<std::function<void()>> IoLoop::Impl::take_posted() {
+    if (!any_posted.load(std::memory_order_relaxed)) return {};
+    const std::lock_guard lock(posted_mutex);
+    any_posted.store(false, std::memory_order_relaxed);
+    return std::exchange(posted, {});
 }
 
 void IoLoop::signal(Ready& ready) noexcept {
-    if (!impl_->inbox.push(ready)) return;
-    const std::uint64_t one = 1;
-    [[maybe_unused]] const ssize_t n = ::write(impl_->wake_fd, &one, sizeof one);
+    if (impl_->inbox.push(ready)) impl_->wake();
 }
 
-void IoLoop::Impl::wait_wake(IoLoop& loop) {
-    wake.async_wait(asio::posix::stream_descriptor::wait_read, [this, &loop](error_code ec) {
-        if (ec) return;
-        std::uint64_t count = 0;
-        [[maybe_unused]] const ssize_t n = ::read(wake_fd, &count, sizeof count);
-        loop.turn([this] { drain_inbox(); });
-        wait_wake(loop);
-    });
-}
+void IoLoop::expect_signal() noexcept { impl_->signal_expected = true; }
 
 void IoLoop::Impl::drain_inbox() {
     inbox.drain([](Ready& ready) { ready.on_ready(); });
 }
+
+// --- timers --------------------------------------------------------------------------------------
 
 TimerId IoLoop::after(std::int64_t delay_ms, std::function<void()> fn) {
     const TimerId id = ++impl_->last_id;
     const std::int64_t at = Impl::now_ms() + std::max<std::int64_t>(delay_ms, 0) + 1;
     impl_->timers.emplace(std::pair{at, id}, std::move(fn));
     impl_->due.emplace(id, at);
-    impl_->arm(*this);
     return id;
 }
 
@@ -114,31 +201,23 @@ void IoLoop::cancel(TimerId id) {
     const auto it = impl_->due.find(id);
     if (it == impl_->due.end()) return;
     impl_->timers.erase({it->second, id});
-    impl_->due.erase(it);  // the asio timer may fire for nothing once
+    impl_->due.erase(it);
 }
 
-void IoLoop::Impl::arm(IoLoop& loop) {
+void IoLoop::Impl::fire_timers(IoLoop& loop) {
     if (timers.empty()) return;
-    const std::int64_t at = timers.begin()->first.first;
-    if (armed_ms >= 0 && armed_ms <= at) return;
-    armed_ms = at;
-    timer.expires_at(std::chrono::steady_clock::time_point(std::chrono::milliseconds(at)));
-    timer.async_wait([this, &loop](error_code ec) {
-        if (ec) return;  // armed anew for an earlier time, or the loop ends
-        armed_ms = -1;
-        loop.turn([this, &loop] { fire(loop); });
-        arm(loop);
+    const std::int64_t now = now_ms();
+    if (timers.begin()->first.first > now) return;
+    loop.turn([this, now] {
+        while (!timers.empty() && timers.begin()->first.first <= now) {
+            auto node = timers.extract(timers.begin());
+            due.erase(node.key().second);
+            node.mapped()();
+        }
     });
 }
 
-void IoLoop::Impl::fire(IoLoop&) {
-    const std::int64_t now = now_ms();
-    while (!timers.empty() && timers.begin()->first.first <= now) {
-        auto node = timers.extract(timers.begin());
-        due.erase(node.key().second);
-        node.mapped()();
-    }
-}
+// --- turns ---------------------------------------------------------------------------------------
 
 void IoLoop::begin_turn() { ++impl_->depth; }
 
@@ -159,6 +238,35 @@ void IoLoop::end_turn() {
 void IoLoop::at_turn_end(std::shared_ptr<TurnEnd> what) {
     ZH_CHECK(impl_->depth > 0);
     impl_->ends.push_back(std::move(what));
+}
+
+// --- descriptors ---------------------------------------------------------------------------------
+
+void Watch::wait_for(std::uint32_t events) {
+    wanted_ |= events;
+    if ((wanted_ & ~watched_) != 0) change_to(watched_ | wanted_);
+}
+
+void Watch::forget() noexcept {
+    wanted_ = 0;
+    if (watched_ != 0) change_to(0);
+}
+
+void Watch::tell(std::uint32_t events) {
+    if (watched_ == 0) return;  // forgotten earlier in this round
+    if ((events & (EPOLLERR | EPOLLHUP)) != 0) events |= watched_;
+    // What nobody wants any more would be told at once again.
+    if ((events & watched_ & ~wanted_) != 0) change_to(wanted_);
+    const std::uint32_t ready = events & wanted_;
+    wanted_ &= ~ready;
+    if (ready != 0) watcher_.on_ready(ready);
+}
+
+void Watch::change_to(std::uint32_t events) noexcept {
+    const int what = events == 0 ? EPOLL_CTL_DEL : watched_ == 0 ? EPOLL_CTL_ADD : EPOLL_CTL_MOD;
+    epoll_event event{.events = events, .data = {.ptr = this}};
+    // Fails only where memory or fs.epoll.max_user_watches is used up; the tick ends who is stuck.
+    if (epoll_ctl(loop_.impl_->epoll_fd, what, fd_, &event) == 0 || events == 0) watched_ = events;
 }
 
 }  // namespace zerohop::net

@@ -6,10 +6,10 @@
 #include <linux/filter.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <boost/asio/posix/stream_descriptor.hpp>
 #include <cerrno>
 #include <charconv>
 #include <cstdlib>
@@ -149,34 +149,27 @@ std::vector<int> activation_fds() {
     return fds;
 }
 
-struct Acceptor::Waits {
-    Waits(IoLoop& loop, int fd) : descriptor(loop.context(), fd) {}
-    boost::asio::posix::stream_descriptor descriptor;
-};
-
 Acceptor::Acceptor(ServerState& state, std::vector<std::unique_ptr<Worker>>& workers,
                    Listening listening)
     : state_(state),
       workers_(workers),
       listening_(std::move(listening)),
+      watch_(workers_.front()->loop(), listening_.fd, *this),
       reserve_fd_(::open("/dev/null", O_RDONLY | O_CLOEXEC)) {}
 
 Acceptor::~Acceptor() {
-    if (waits_ == nullptr && listening_.fd >= 0) ::close(listening_.fd);
+    if (listening_.fd >= 0) ::close(listening_.fd);
     if (reserve_fd_ >= 0) ::close(reserve_fd_);
 }
 
-void Acceptor::start() {
-    waits_ = std::make_unique<Waits>(workers_.front()->loop(), listening_.fd);
-    wait();
-}
+void Acceptor::start() { wait(); }
 
 // Closing a socket of a SO_REUSEPORT group resets what waits in its queue, and the kernel goes on
 // dealing newcomers to it until the close. So the group gets a program first that chooses its
 // second member: the successor, as members stand in the order in which they began to listen.
 // Without one that choice is out of range and the kernel falls back to its own: us.
 void Acceptor::hand_over() {
-    if (!listening_.reuse_port || !waits_ || !waits_->descriptor.is_open()) return close();
+    if (!listening_.reuse_port || listening_.fd < 0) return close();
     sock_filter second[] = {BPF_STMT(BPF_RET | BPF_K, 1)};
     const sock_fprog program = {.len = 1, .filter = second};
     if (setsockopt(listening_.fd, SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, &program, sizeof program) !=
@@ -190,19 +183,16 @@ void Acceptor::hand_over() {
 }
 
 void Acceptor::close() {
-    if (waits_ && waits_->descriptor.is_open()) waits_->descriptor.close();
+    if (listening_.fd < 0) return;
+    watch_.forget();
+    ::close(std::exchange(listening_.fd, -1));
 }
 
 void Acceptor::wait() {
-    if (!waits_->descriptor.is_open()) return;
-    waits_->descriptor.async_wait(
-        boost::asio::posix::stream_descriptor::wait_read, [self = shared_from_this()](auto ec) {
-            if (ec) return;
-            self->workers_.front()->loop().turn([&] { self->accept_some(); });
-        });
+    if (listening_.fd >= 0) watch_.wait_for(EPOLLIN);
 }
 
-void Acceptor::accept_some() {
+void Acceptor::on_ready(std::uint32_t) {
     for (int i = 0; i < kAcceptsPerTurn; ++i) {
         SocketAddress peer;
         peer.size = sizeof peer.storage;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "net/io_loop.h"
 
 namespace zerohop::net {
 
@@ -41,11 +42,11 @@ std::vector<int> activation_fds();
 struct ServerState;
 class Worker;
 
-class Acceptor : public std::enable_shared_from_this<Acceptor> {
+class Acceptor : public std::enable_shared_from_this<Acceptor>, private Watcher {
   public:
     Acceptor(ServerState& state, std::vector<std::unique_ptr<Worker>>& workers,
              Listening listening);
-    ~Acceptor();  // closes the socket
+    ~Acceptor() override;  // closes the socket
 
     // On the first worker's loop.
     void start();
@@ -56,16 +57,15 @@ class Acceptor : public std::enable_shared_from_this<Acceptor> {
     static constexpr std::int64_t kHandoverMs = 1'000;
 
   private:
-    struct Waits;
+    void on_ready(std::uint32_t events) override;  // Watcher: accepts some
     void wait();
-    void accept_some();
     void deal(int fd, const std::string& address);
     void out_of_descriptors();
 
     ServerState& state_;
     std::vector<std::unique_ptr<Worker>>& workers_;
     Listening listening_;
-    std::unique_ptr<Waits> waits_;
+    Watch watch_;
     int reserve_fd_;
     std::size_t next_ = 0;
 };
