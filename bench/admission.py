@@ -2,7 +2,7 @@
 
     head_decision_*, token_*, handoff_*
                                  admit_bench, auth_bench and engine_bench (Google Benchmark), built beside the binary if need be
-    rps_null, added_p99_us       the null engine beside nginx (1 worker, TLS, h2, `return 200` of the same size),
+    rps_null, added_p…_us        the null engine beside nginx (1 worker, TLS, h2, `return 200` of the same size),
                                  h2load against both in turn
     high_ttft_ratio … overload_lost   the real model, 300-token prompts, keys of three workspaces
 
@@ -159,21 +159,23 @@ def whole_path(args, out):
             probe = urllib.request.Request(f"http://127.0.0.1:{ours.port}/v1/messages", data=body.read_bytes(), headers=headers)
             size = len(urllib.request.urlopen(probe).read())
             with nginx(folder, size, certificate) as theirs:
-                ratios, added, rates = [], [], []
+                ratios, rates, added, added_p50 = [], [], [], []
                 for rep in range(args.reps):
                     order = [("ours", ours), ("nginx", theirs)]
-                    rate, p99 = {}, {}
+                    rate, p50, p99 = {}, {}, {}
                     for side, server in order if rep % 2 == 0 else reversed(order):
                         rate[side], _ = load(server.tls_port, body, headers, 64, args.requests, folder)
-                        _, times = load(server.tls_port, body, headers, 1, max(args.requests // 10, 500), folder)
-                        p99[side] = percentile(times, 0.99)
+                        _, times = load(server.tls_port, body, headers, 1, args.requests, folder)
+                        p50[side], p99[side] = percentile(times, 0.5), percentile(times, 0.99)
                     ratios.append(rate["ours"] / rate["nginx"])
                     added.append(p99["ours"] - p99["nginx"])
+                    added_p50.append(p50["ours"] - p50["nginx"])
                     rates.append(rate)
-                    say(f"rps {rate}, p99 µs {p99}")
+                    say(f"rps {rate}, p50 µs {p50}, p99 µs {p99}")
                     out["rps_null"] = {**figure(ratios, 0.5), "ours_rps": round(statistics.median(r["ours"] for r in rates)),
                                        "nginx_rps": round(statistics.median(r["nginx"] for r in rates)), "answer_bytes": size}
                     out["added_p99_us"] = figure(added, 50, "lower", 0)
+                    out["added_p50_us"] = figure(added_p50, None, "lower", 0)
 
 
 # --- who waits for whom --------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 #include <ggml-backend.h>
 #include <ggml-cpu/traits.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 
@@ -24,7 +25,7 @@ float parameter(const ggml_tensor* op, std::size_t index) {
 
 bool can_do(const ggml_tensor* op) {
     const ggml_tensor *q = op->src[0], *k = op->src[1], *v = op->src[2], *mask = op->src[3];
-    return is_head_size(static_cast<std::int32_t>(k->ne[0])) && v->ne[0] == k->ne[0] &&
+    return std::ranges::find(kHeadSizes, k->ne[0]) != kHeadSizes.end() && v->ne[0] == k->ne[0] &&
            q->type == GGML_TYPE_F32 && is_kv_type(k->type) && v->type == k->type &&
            mask != nullptr && mask->ne[2] == 1 && mask->ne[3] == q->ne[3] &&
            op->src[4] == nullptr && k->ne[2] == v->ne[2] && k->ne[3] == q->ne[3] &&
@@ -95,10 +96,6 @@ void ask_first() {
 }
 
 }  // namespace
-
-bool is_head_size(std::int32_t size) {
-    return size == 64 || size == 80 || size == 96 || size == 128 || size == 256;
-}
 
 bool has_avx512() {
 #if defined(__x86_64__)

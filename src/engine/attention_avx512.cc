@@ -350,23 +350,18 @@ void run_size(const AttentionJob& job, std::int32_t thread, std::int32_t threads
         run_units<kSize, AttentionJob::Kv::kBf16>(job, thread, threads);
 }
 
+template <std::size_t... kAt>
+void run_any(const AttentionJob& job, std::int32_t thread, std::int32_t threads,
+             std::index_sequence<kAt...>) {
+    (void)((job.head_size == kHeadSizes[kAt] &&
+            (run_size<kHeadSizes[kAt]>(job, thread, threads), true)) ||
+           ...);
+}
+
 }  // namespace
 
 void attend_avx512(const AttentionJob& job, std::int32_t thread, std::int32_t threads) {
-    switch (job.head_size) {
-        case 64:
-            return run_size<64>(job, thread, threads);
-        case 80:
-            return run_size<80>(job, thread, threads);
-        case 96:
-            return run_size<96>(job, thread, threads);
-        case 128:
-            return run_size<128>(job, thread, threads);
-        case 256:
-            return run_size<256>(job, thread, threads);
-        default:
-            return;
-    }
+    run_any(job, thread, threads, std::make_index_sequence<kHeadSizes.size()>());
 }
 
 }  // namespace zerohop::engine

@@ -9,6 +9,7 @@
 // they write all of out. Nothing fails.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
@@ -30,8 +31,8 @@ struct AttentionJob {
     Kv kv = Kv::kF16;
 };
 
-// What the kernels can do: multiples of 16 that a kernel is compiled for.
-bool is_head_size(std::int32_t size);
+// What a kernel is compiled for: multiples of 16.
+inline constexpr std::array<std::int32_t, 5> kHeadSizes = {64, 80, 96, 128, 256};
 
 bool has_avx512();
 void attend_avx512(const AttentionJob& job, std::int32_t thread, std::int32_t threads);
