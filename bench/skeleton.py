@@ -15,6 +15,9 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from stats import machine  # noqa: E402
+
 TARGETS = {"us_4k_p50": ("<=", 10), "us_4k_p99": ("<=", 20), "mb_s": (">=", 400), "mb_s_mixed": (">=", 600),
            "tables_kib": ("<=", 128), "rename_hit_rate": (">=", 0.927), "must_differ_rate": (">=", 1.0),
            "linear_ratio": ("<=", 2.1), "optimize_gain": (">=", 1.25)}
@@ -69,6 +72,7 @@ def main():
     parser.add_argument("--binary", default="build/release/zerohop", help="bench_skeleton is looked for beside it")
     parser.add_argument("--gguf", help="whose tokenizer counts optimize_gain")
     parser.add_argument("--json", action="store_true", help="only the JSON line")
+    parser.add_argument("--out", help="file to keep the figures in, too")
     parser.add_argument("--samples", type=int, default=31)
     parser.add_argument("--quick", action="store_true", help="linear_ratio at 128 and 256 KiB")
     args, _ = parser.parse_known_args()
@@ -76,7 +80,8 @@ def main():
     if not bench.exists():
         raise SystemExit(f"{bench} is not built: ./dev build")
     run = subprocess.run([str(bench), "--json", "--samples", str(args.samples)], capture_output=True, text=True, check=True)
-    out = json.loads(run.stdout.splitlines()[-1])
+    measured = json.loads(run.stdout.splitlines()[-1])
+    out = {"bench": measured.pop("bench"), "machine": machine(), **measured}
     if args.gguf:
         out["optimize_gain"], out["optimize_gain_ci"] = gain(bench, args.binary, args.gguf)
     else:
@@ -95,6 +100,8 @@ def main():
             value = out[key]
             met = value is not None and (value <= target if sign == "<=" else value >= target)
             print(f"{key:<18} {value!s:>10}  target {sign} {target}  {'ok' if met else 'MISSED'}")
+    if args.out:
+        pathlib.Path(args.out).write_text(json.dumps(out, indent=1) + "\n")
     print(json.dumps(out))
 
 
