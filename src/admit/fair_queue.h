@@ -46,10 +46,9 @@ struct FairItem {
     std::uint64_t handle = 0;  // unique among the queued
     std::string workspace;
     Priority priority = Priority::kNormal;
-    std::int64_t tokens = 0;        // input to compute + expected output
-    std::int64_t input_tokens = 0;  // of them
-    MonoNs expected_work_ns = 0;    // how long it will keep the engine busy
-    MonoNs first_token_ns = 0;      // of it, from a slot to the first token
+    std::int64_t tokens = 0;      // input to compute + expected output
+    MonoNs expected_work_ns = 0;  // how long it will keep the engine busy
+    MonoNs first_token_ns = 0;    // of it, from a slot to the first token
     MonoNs arrived_ns = 0;
 };
 

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 
+#include "admit/first_token.h"
 #include "admit/rate_limit_headers.h"
 
 namespace zerohop::admit {
@@ -75,26 +75,20 @@ Status HeadAdmission::check_scope(const Model& model) const {
     return {};
 }
 
-Status HeadAdmission::check_first_token(std::uint32_t start_ms, std::int64_t input_tokens) const {
+FirstTokenPromise HeadAdmission::promise() const {
     const Lane& lane = topology().lanes()[lane_];
     if (priority_ != Priority::kHigh || lane.ttft_p99_ms == 0 || counts_only_ ||
         model_ == nullptr || !model_->gauge)
         return {};
-    const double own = model_->gauge->prefill_ms_approx(input_tokens);
-    const double expected = start_ms + own;
-    if (expected <= lane.ttft_p99_ms) return {};
-    Error error{.code = Code::kRateLimited, .detail = {}, .origin = "admit"};
-    const bool never = own > lane.ttft_p99_ms;
-    error.detail = fmt::format(
-        "lane \"{}\" promises high priority a first token within {} ms, and this request's would "
-        "come after {:.0f} ms ({} ms until it starts, {:.0f} ms for its prompt); {}",
-        lane.name, lane.ttft_p99_ms, std::ceil(expected), start_ms, std::ceil(own),
-        never ? "send it without priority=high" : "try again, or send it without priority=high");
-    if (never)
-        error.headers.emplace_back("x-should-retry", "false");
-    else
-        error.retry_after_ms = std::max<std::int64_t>(start_ms, 1);
-    return std::unexpected(std::move(error));
+    return {.lane = lane.name, .within_ms = lane.ttft_p99_ms};
+}
+
+Status HeadAdmission::check_first_token(std::uint32_t start_ms, std::int64_t input_tokens) const {
+    const FirstTokenPromise promise = this->promise();
+    if (promise.within_ms == 0) return {};
+    const QueueGauge& gauge = *model_->gauge;
+    return admit::check_first_token(
+        promise, start_ms, gauge.engine_keeps_promises ? 0 : gauge.prefill_ms_approx(input_tokens));
 }
 
 Status HeadAdmission::check_first_token_now() {
@@ -131,6 +125,8 @@ api::Admission::Terms HeadAdmission::terms() const {
     Terms terms;
     terms.lane = lane_;
     terms.priority = priority_;
+    if (model_ != nullptr && model_->gauge && model_->gauge->engine_keeps_promises)
+        terms.promise = promise();
     terms.expected_output = expected_output();
     terms.buffering = buffering_;
     if (parent_) {

@@ -87,6 +87,7 @@ class HeadAdmission final : public api::Admission {
     Error unknown_model(std::string_view name) const;
     std::vector<wire::Header> rate_limits(MonoNs now, WallNs wall) const;
     Error quota_error(const QuotaRefusal& refusal, MonoNs now, WallNs wall) const;
+    FirstTokenPromise promise() const;  // of its lane; none where none is made
     // Whether high priority would keep its lane's ttft_p99_ms with a prompt of so many tokens, if
     // it has to wait so long for its start. kRateLimited: it would be late.
     Status check_first_token(std::uint32_t start_ms, std::int64_t input_tokens) const;

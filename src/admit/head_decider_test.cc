@@ -354,6 +354,28 @@ TEST_F(Decider, HighPriorityIsRefusedRatherThanLate) {
     allowed(head(boss_.secret, headers));
 }
 
+// What of a prompt is cached only the engine knows: it refuses for the prompt, the head for the
+// wait.
+TEST_F(Decider, APromptMayBeCachedWhereTheEngineKeepsPromises) {
+    QueueGauge& gauge = *config_.models[0].gauge;
+    gauge.engine_keeps_promises = true;
+    gauge.prefill_token_ns = 1e6;
+    std::vector<wire::Header> headers = {{"x-anthropic-early-hint", "model=big"},
+                                         {"x-anthropic-cuda-stream", "low-latency"},
+                                         {"x-anthropic-rate-hint", "priority=high"}};
+    auto d = allowed(head(boss_.secret, headers));
+    HeadAdmission* a = admission_of(d.admission.get());
+    EXPECT_EQ(a->terms().promise.lane, "low-latency");
+    EXPECT_EQ(a->terms().promise.within_ms, 150U);
+    EXPECT_TRUE(a->admit(1000, 10, mono_, wall_));
+    gauge.high_start_ms[1] = 151;
+    EXPECT_EQ(refused(head(boss_.secret, headers)).code, Code::kRateLimited);
+    gauge.high_start_ms[1] = 0;
+    headers[2].value = "priority=normal";
+    d = allowed(head(boss_.secret, headers));
+    EXPECT_EQ(admission_of(d.admission.get())->terms().promise.within_ms, 0U);
+}
+
 TEST_F(Decider, AHighPromptThatWouldTakeTooLongIsRefused) {
     QueueGauge& gauge = *config_.models[0].gauge;
     gauge.prefill_token_ns = 1e6;

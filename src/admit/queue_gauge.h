@@ -25,6 +25,9 @@ struct QueueGauge {
     // A high-priority request's first token comes after about
     //     high_start_ms[lane]                             for a slot, those before it, the step
     //     + prefill_fixed_ns + tokens × prefill_token_ns  for its own prompt
+    // Where prompts are cached only the engine knows how much is left of one, and refuses itself
+    // what would be late for that (Request::promise).
+    bool engine_keeps_promises = false;  // set before threads start
     std::array<std::atomic<std::uint32_t>, kMaxLanes> high_start_ms{};
     std::atomic<std::int64_t> prefill_fixed_ns{0};
     std::atomic<double> prefill_token_ns{0};  // as measured; 0: not known

@@ -33,6 +33,7 @@ class Admission {
     struct Terms {
         std::uint8_t lane = 0;  // index in the topology
         Priority priority = Priority::kNormal;
+        FirstTokenPromise promise;         // that is left to the engine to keep
         std::int32_t expected_output = 0;  // tokens; 0: nothing is known
         std::optional<bool> buffering;     // x-anthropic-stream-buffering
         std::string trace_parent;          // caller's "<trace id>-<span id>" (traceparent), or ""

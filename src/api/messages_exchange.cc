@@ -130,6 +130,7 @@ void MessagesExchange::submit(ParsedMessages parsed) {
     const Admission::Terms terms = head_.admission->terms();
     request->lane = terms.lane;
     request->priority = terms.priority;
+    request->promise = terms.promise;
     request->expected_output = std::min(terms.expected_output, request->max_tokens);
     request->trace_parent = terms.trace_parent;
     if (!terms.trace_parent.empty())
@@ -361,9 +362,9 @@ void MessagesExchange::handle_failed(const Error& error) {
     if (error.code == Code::kInternal)
         log_error("api", "{} failed: {} ({})", head_.answer.request_id, error.detail, error.origin);
     // Turned away before it ran: it used nothing.
-    if ((error.code == Code::kOverloaded || error.code == Code::kUnavailable) &&
-        output_tokens_ == 0)
-        head_.admission->settle(0, 0, false, options_.now());
+    const bool turned_away = error.code == Code::kOverloaded || error.code == Code::kUnavailable ||
+                             error.code == Code::kRateLimited;
+    if (turned_away && output_tokens_ == 0) head_.admission->settle(0, 0, false, options_.now());
     fail_with(error);
 }
 

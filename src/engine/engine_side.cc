@@ -39,7 +39,7 @@ void LlamaEngine::choose_side(MonoNs now) {
     double best_rank = 0;
     for (const SequencePtr& sequence : running_) {
         if (sequence->starved() || !is_for_side(*sequence)) continue;
-        const double rank = side_->expected_ns(sequence->pending()) -
+        const double rank = prefill_token_ns_ * sequence->pending() -
                             static_cast<double>(now - counted_since(*sequence));
         if (best != nullptr && rank >= best_rank) continue;
         best = sequence.get();
@@ -77,6 +77,7 @@ void LlamaEngine::run_side() {
     }
     prompt_computed_.fetch_add(static_cast<std::uint64_t>(side_->computed() - before),
                                std::memory_order_relaxed);
+    note_costs();
     if (side_->left() > 0) return;
     end_side_prompt(sequence);
     reap();

@@ -157,9 +157,15 @@ void LlamaEngine::run_step() {
         (void)compute(all.subspan(step_decoding_));
 }
 
-// In the chunks that long prompts are computed in.
-double LlamaEngine::prefill_token_ns() const {
-    return side_ != nullptr ? side_->expected_ns(1) : planner_.prefill_token_ns();
+// After each measured call: what a token costs, for all who plan with it. Of a prompt's tokens: in
+// the chunks that long ones are computed in.
+void LlamaEngine::note_costs() {
+    const double beside = side_ != nullptr ? side_->token_ns() : 0;
+    prefill_token_ns_ = beside > 0 ? beside : planner_.prefill_token_ns();
+    decode_token_ns_ = planner_.decode_step_ns(1);
+    kv_.set_prefill_cost(prefill_token_ns_);
+    if (options_.gauge != nullptr)
+        options_.gauge->prefill_token_ns.store(prefill_token_ns_, std::memory_order_relaxed);
 }
 
 bool LlamaEngine::compute(std::span<InStep> parts) {
@@ -185,12 +191,7 @@ bool LlamaEngine::compute(std::span<InStep> parts) {
     if (rc == 0 && prefill == 0) governor_.observe(static_cast<double>(took) / expected);
     if (!after_call(rc, parts)) return false;
     planner_.observe(decoding, prefill, took);
-    const double token_ns = prefill_token_ns();
-    prefill_token_ns_ = token_ns;
-    decode_token_ns_ = planner_.decode_step_ns(1);
-    kv_.set_prefill_cost(token_ns);
-    if (options_.gauge != nullptr)
-        options_.gauge->prefill_token_ns.store(token_ns, std::memory_order_relaxed);
+    note_costs();
     prompt_computed_.fetch_add(static_cast<std::uint64_t>(prefill - drafted),
                                std::memory_order_relaxed);
     sample_parts(parts, took);

@@ -1,8 +1,10 @@
 // One turn of the engine thread: take what came in, drop what is cancelled, admit what fits,
 // compute a step.
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
+#include "admit/first_token.h"
 #include "base/log.h"
 #include "engine/llama_engine_impl.h"
 
@@ -49,7 +51,6 @@ void LlamaEngine::take_arrived(MonoNs now) {
 void LlamaEngine::enqueue(PreparedRequest&& ready, MonoNs now) {
     const StreamPtr stream = ready.stream;
     const MonoNs since = ready.ready_ns;
-    const auto tokens = static_cast<std::int64_t>(ready.tokens.size());
     SequencePtr sequence = make_sequence(std::move(ready));
     const RequestPtr request = sequence->request;
     if (request->deadline_ns != 0) next_deadline_ = std::min(next_deadline_, request->deadline_ns);
@@ -59,11 +60,24 @@ void LlamaEngine::enqueue(PreparedRequest&& ready, MonoNs now) {
     const auto planned = sequence->expected.samples > 0
                              ? static_cast<std::int32_t>(sequence->expected.mean_tokens)
                              : 0;
-    const Status queued =
-        waiting_.push(fair_item(*request, sequence->order, tokens, prefill_token_ns_,
-                                decode_token_ns_, since, planned),
-                      request->lane, std::move(sequence), now);
+    const std::int64_t left =
+        std::max<std::int64_t>(std::ssize(sequence->tokens) - kv_.known(*sequence), 1);
+    Status queued = check_promise(*request, left);
+    if (queued)
+        queued = waiting_.push(fair_item(*request, sequence->order, left,
+                                         static_cast<double>(left) * prefill_token_ns_,
+                                         decode_token_ns_, since, planned),
+                               request->lane, std::move(sequence), now);
     if (!queued) (void)stream->try_push(Failed{queued.error()});
+}
+
+// With so many tokens of its prompt left to compute.
+Status LlamaEngine::check_promise(const Request& request, std::int64_t left) const {
+    if (options_.gauge == nullptr || request.max_tokens == 0) return {};
+    const admit::QueueGauge& gauge = *options_.gauge;
+    return admit::check_first_token(
+        request.promise, gauge.high_start_ms[request.lane].load(std::memory_order_relaxed),
+        gauge.prefill_ms_approx(left));
 }
 
 SamplerParams LlamaEngine::sampler_params(const Sampling& asked) {

@@ -37,6 +37,33 @@ TEST(LlamaAdmission, AKeptPlaceIsGivenAwayInTheEnd) {
     unread->cancel(CancelReason::kDisconnect);
 }
 
+// A promise is held against what is left to compute of a prompt: refused cold, kept once cached.
+TEST(LlamaAdmission, APromiseCountsOnlyWhatIsNotCached) {
+    NEED_MODEL();
+    LlamaOptions options = base_options();
+    options.gauge = std::make_shared<admit::QueueGauge>();
+    auto engine = load(options);
+    EXPECT_TRUE(options.gauge->engine_keeps_promises);
+    std::string text;
+    for (int i = 0; i < 300; ++i) text += "word ";
+    const auto high = [&] {
+        auto request = ask_for("a", text, 2, Priority::kHigh);
+        request->promise = {.lane = "fast", .within_ms = 1};
+        return request;
+    };
+    // The first one measures what a token takes: before it nothing is known and nobody refused.
+    EXPECT_TRUE(answer_of(*engine, ask_for("b", text, 2)).done);
+    const double token_ns = options.gauge->prefill_token_ns;
+    ASSERT_GT(300 * token_ns, 1e6);
+    const Answer cold = answer_of(*engine, high());
+    ASSERT_TRUE(cold.failed);
+    EXPECT_EQ(cold.failed->code, Code::kRateLimited);
+    EXPECT_NE(cold.failed->detail.find("lane \"fast\" promises"), std::string::npos);
+    EXPECT_TRUE(answer_of(*engine, ask_for("a", text, 2)).done);
+    options.gauge->prefill_token_ns = 1e5;  // on any machine: the rest of it within 1 ms, all not
+    EXPECT_TRUE(answer_of(*engine, high()).done);
+}
+
 // While a high-priority prompt is computed, low priority gets no token; then it goes on.
 TEST(LlamaAdmission, LowStandsStillForAHighPrompt) {
     NEED_MODEL();

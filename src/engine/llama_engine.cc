@@ -80,6 +80,7 @@ LlamaEngine::LlamaEngine(const LlamaOptions& options, std::shared_ptr<const Mode
     info_.can_continue = renderer_->traits().can_continue;
     info_.can_share_prefix = model_->partial_removal && options_.prefix_cache;
     output_limit_ = plan.outputs;
+    if (options_.gauge != nullptr) options_.gauge->engine_keeps_promises = options_.prefix_cache;
     std::int32_t n = 0;
     const llama_token* list = llama_vocab_get_suppress_tokens(model_->vocab, &n);
     if (list != nullptr) suppressed_ = {list, static_cast<std::size_t>(n)};

@@ -105,6 +105,7 @@ class LlamaEngine final : public EnginePort {
     bool turn();
     void take_arrived(MonoNs now);
     void enqueue(PreparedRequest&& ready, MonoNs now);
+    Status check_promise(const Request& request, std::int64_t left) const;
     SequencePtr make_sequence(PreparedRequest&& ready);
     SamplerParams sampler_params(const Sampling& asked);
     void forget_asked();
@@ -130,7 +131,7 @@ class LlamaEngine final : public EnginePort {
     void propose(std::span<Drafted> call);
     bool make_room();
     void run_step();
-    double prefill_token_ns() const;
+    void note_costs();
     bool compute(std::span<InStep> parts);
     void fill_batch(std::span<InStep> parts);
     bool after_call(std::int32_t rc, std::span<InStep> parts);

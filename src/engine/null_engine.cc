@@ -251,10 +251,9 @@ std::int64_t NullEngine::sleep_ns(MonoNs now) {
 
 void NullEngine::enqueue(SequencePtr&& sequence, MonoNs now) {
     const std::uint8_t lane = sequence->request->lane;
-    admit::FairItem item = fair_item(*sequence->request, ++next_handle_, sequence->input_tokens, 0,
+    admit::FairItem item = fair_item(*sequence->request, ++next_handle_, sequence->input_tokens,
+                                     static_cast<double>(sequence->script.prefill_ns),
                                      static_cast<double>(sequence->script.delay_ns), now);
-    item.first_token_ns = sequence->script.prefill_ns;
-    item.expected_work_ns += sequence->script.prefill_ns;
     const SequencePtr kept = sequence;
     const Status queued = waiting_.push(std::move(item), lane, std::move(sequence), now);
     if (!queued) {

@@ -55,7 +55,7 @@ std::int32_t SidePrefill::run_chunk(std::int32_t threads) {
     compute_->gate().unlock();
     if (rc != 0) return rc;
     computed_ += n;
-    if (n >= chunk_ / 4) token_ns_ += 0.3 * (took / n - token_ns_);
+    if (n >= chunk_ / 4) token_ns_ += (token_ns_ == 0 ? 1 : 0.3) * (took / n - token_ns_);
     return rc;
 }
 

@@ -57,8 +57,8 @@ class SidePrefill {
     std::int32_t run_chunk(std::int32_t threads);
     float* logits() { return llama_get_logits_ith(context_.get(), -1); }
 
-    // Estimate of computing n tokens, from what chunks took (breaks not counted).
-    double expected_ns(std::int32_t tokens) const { return token_ns_ * tokens; }
+    // What a token takes, from what chunks took (breaks not counted); 0: none was computed yet.
+    double token_ns() const { return token_ns_; }
 
   private:
     explicit SidePrefill(std::int32_t chunk) : batch_(chunk), chunk_(chunk) {}
@@ -71,7 +71,7 @@ class SidePrefill {
     std::int32_t chunk_, cells_ = 0;
     Sequence* current_ = nullptr;
     std::int32_t computed_ = 0;
-    double token_ns_ = 1e6;
+    double token_ns_ = 0;
     MonoNs piece_began_ = 0;
     std::int64_t elsewhere_ns_ = 0;  // spent in breaks during this chunk
 };

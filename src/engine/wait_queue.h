@@ -15,7 +15,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -32,10 +31,11 @@ namespace zerohop::engine {
 
 inline constexpr MonoNs kLaneMemory = 60 * kNsPerSec;
 
-// What a request stands in the queue with. `planned_output`: what requests of its structure needed
-// before; 0: not known, then the estimate of its head holds. Absent both, a short answer.
+// What a request stands in the queue with. `input_tokens`: those that are left to compute, in
+// `first_token_ns`. `planned_output`: what requests of its structure needed before; 0: not known,
+// then the estimate of its head holds. Absent both, a short answer.
 inline admit::FairItem fair_item(const Request& request, std::uint64_t handle,
-                                 std::int64_t input_tokens, double input_token_ns,
+                                 std::int64_t input_tokens, double first_token_ns,
                                  double output_token_ns, MonoNs now,
                                  std::int32_t planned_output = 0) {
     constexpr std::int32_t kUnknownOutput = 256;
@@ -43,17 +43,14 @@ inline admit::FairItem fair_item(const Request& request, std::uint64_t handle,
         request.expected_output > 0 ? request.expected_output : kUnknownOutput;
     const std::int32_t output =
         std::min(request.max_tokens, planned_output > 0 ? planned_output : guess);
-    const double work = static_cast<double>(input_tokens) * input_token_ns +
-                        static_cast<double>(output) * output_token_ns;
-    return {
-        .handle = handle,
-        .workspace = request.principal.workspace,
-        .priority = request.priority,
-        .tokens = input_tokens + output,
-        .input_tokens = input_tokens,
-        .expected_work_ns = static_cast<MonoNs>(work),
-        .first_token_ns = static_cast<MonoNs>(static_cast<double>(input_tokens) * input_token_ns),
-        .arrived_ns = now};
+    const double work = first_token_ns + static_cast<double>(output) * output_token_ns;
+    return {.handle = handle,
+            .workspace = request.principal.workspace,
+            .priority = request.priority,
+            .tokens = input_tokens + output,
+            .expected_work_ns = static_cast<MonoNs>(work),
+            .first_token_ns = static_cast<MonoNs>(first_token_ns),
+            .arrived_ns = now};
 }
 
 template <class Pointer>
@@ -86,7 +83,6 @@ class WaitQueue {
     Status push(admit::FairItem item, std::uint8_t lane, Pointer&& pointer, MonoNs now) {
         Class& to = *classes_[class_of(lane)];
         const std::uint64_t handle = item.handle;
-        note_rate(item);
         if (Status s = to.queue.push(std::move(item), now); !s) return s;
         to.used_ns = now;
         pointer->stream->set_queued(true);
@@ -193,15 +189,6 @@ class WaitQueue {
         return used;
     }
 
-    // What a prompt's token costs comes with the items. A rate that is still the first one is the
-    // engine's guess from before it computed anything.
-    void note_rate(const admit::FairItem& item) {
-        if (!gauge_ || !stepped_ || item.input_tokens <= 0) return;
-        const double rate =
-            static_cast<double>(item.first_token_ns) / static_cast<double>(item.input_tokens);
-        if (first_rate_ < 0) first_rate_ = rate;
-        if (std::abs(rate - first_rate_) > 1) gauge_->prefill_token_ns = rate;
-    }
     // The longest step of late: its last turns count most.
     void note_step(MonoNs now) {
         if (!stepped_) return;
@@ -275,7 +262,6 @@ class WaitQueue {
     std::unordered_map<std::uint64_t, Pointer> waiting_;  // by FairItem::handle
     Class* next_ = nullptr;
     std::vector<Taken> taken_;
-    double first_rate_ = -1;
     MonoNs step_ns_ = 0, last_look_ns_ = 0;
     bool was_running_ = false;
 };

@@ -81,7 +81,7 @@ class Taker {
     void look_at(std::unique_ptr<Job> job) {
         seen_ns_ = mono_now();
         const RequestPtr request = job->request;
-        (void)queue_.push(fair_item(*request, ++handle_, 300, 1e6, 1e7, seen_ns_), 0,
+        (void)queue_.push(fair_item(*request, ++handle_, 300, 3e8, 1e7, seen_ns_), 0,
                           std::move(job), seen_ns_);
         if (queue_.next(seen_ns_, false) != nullptr) job = queue_.take(seen_ns_);
         taken_ns_.store(mono_now(), std::memory_order_release);

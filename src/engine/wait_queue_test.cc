@@ -21,7 +21,6 @@ admit::FairItem item(std::uint64_t handle, Priority priority, MonoNs first_token
             .workspace = "w",
             .priority = priority,
             .tokens = 10,
-            .input_tokens = 5,
             .expected_work_ns = work,
             .first_token_ns = first_token,
             .arrived_ns = kStart};
@@ -130,17 +129,6 @@ TEST_F(WaitQueueTest, AReservedLaneWaitsForItsOwnOnly) {
     queue_->next(now_, false);
     EXPECT_EQ(wait_ms(1), 0U);
     EXPECT_EQ(wait_ms(0), 500U);  // the reserved slot is not the others'
-}
-
-TEST_F(WaitQueueTest, ARateIsBelievedOnceItMoved) {
-    make(4, true);
-    gauge_->prefill_token_ns = 7;
-    push(Priority::kNormal, 10, 10);
-    EXPECT_EQ(gauge_->prefill_token_ns, 7);
-    push(Priority::kNormal, 10, 10);
-    EXPECT_EQ(gauge_->prefill_token_ns, 7);
-    push(Priority::kNormal, 20, 20);
-    EXPECT_EQ(gauge_->prefill_token_ns, 4e6);
 }
 
 }  // namespace

@@ -67,6 +67,12 @@ struct CacheBreakpoint {
     MonoNs ttl_ns = 0;                 // from the end of the prompt's computation, and each use
 };
 
+// A lane's word to high priority: its first token comes within this, or it is refused.
+struct FirstTokenPromise {
+    std::string lane;
+    std::uint32_t within_ms = 0;  // from its arrival in the queue; 0: nothing is promised
+};
+
 struct Request {
     std::string id;        // "req_…", for logs
     std::string trace_id;  // 32 hex digits
@@ -91,6 +97,7 @@ struct Request {
     // How it is served, decided by its head.
     std::uint8_t lane = 0;  // index among the lanes; 0 is the first one configured
     Priority priority = Priority::kNormal;
+    FirstTokenPromise promise;         // only for an engine that looks after it itself
     std::int32_t expected_output = 0;  // tokens it is expected to sample; 0: nothing is known
     std::string trace_parent;          // the caller's "<trace id>-<span id>" (W3C), or ""
 };
