@@ -24,13 +24,6 @@ MonoNs order_of(const FairItem& item) {
 
 }  // namespace
 
-FairQueue::FairQueue(const Bounds& bounds, std::shared_ptr<QueueGauge> gauge)
-    : bounds_(bounds), gauge_(std::move(gauge)) {
-    if (!gauge_) return;
-    gauge_->max_requests = bounds_.max_requests;
-    gauge_->max_tokens = static_cast<std::uint64_t>(bounds_.max_tokens);
-}
-
 std::int64_t FairQueue::retry_after_ms() const {
     const double ms = ns_per_pop_ * static_cast<double>(size()) / 1e6;
     return std::clamp<std::int64_t>(static_cast<std::int64_t>(ms), 1000, 60'000);
@@ -89,7 +82,6 @@ void FairQueue::insert(FairItem item) {
         by_handle_.emplace(handle, Place{.workspace = slot.get(), .band = band, .entry = entry})
             .second;
     ZH_CHECK(unique);
-    update_gauge();
 }
 
 Status FairQueue::push(FairItem item, MonoNs now) {
@@ -171,7 +163,6 @@ FairItem FairQueue::take(const Place& place) {
     if (band == 1) high_first_token_ns_ -= item.first_token_ns;
     if (w.entries[band].empty()) leave(w, band);
     if (w.requests() == 0) workspaces_.erase(item.workspace);
-    update_gauge();
     return item;
 }
 
@@ -214,13 +205,6 @@ bool FairQueue::remove(std::uint64_t handle) {
     if (it == by_handle_.end()) return false;
     take(Place(it->second));
     return true;
-}
-
-void FairQueue::update_gauge() {
-    if (!gauge_) return;
-    gauge_->requests.store(static_cast<std::uint32_t>(size()), std::memory_order_relaxed);
-    gauge_->tokens.store(static_cast<std::uint64_t>(tokens_), std::memory_order_relaxed);
-    gauge_->retry_after_ms.store(retry_after_ms(), std::memory_order_relaxed);
 }
 
 }  // namespace zerohop::admit

@@ -35,7 +35,6 @@
 #include <unordered_map>
 #include <utility>
 
-#include "admit/queue_gauge.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "request/priority.h"
@@ -64,8 +63,7 @@ class FairQueue {
     static constexpr std::int64_t kMaxCredit = 2048;  // tokens
     static constexpr MonoNs kReturn = 20 * kNsPerMs;
 
-    // `gauge` may be null; its bounds are set here, its numbers kept up to date.
-    explicit FairQueue(const Bounds& bounds, std::shared_ptr<QueueGauge> gauge = nullptr);
+    explicit FairQueue(const Bounds& bounds) : bounds_(bounds) {}
     FairQueue(const FairQueue&) = delete;
     FairQueue& operator=(const FairQueue&) = delete;
 
@@ -87,6 +85,7 @@ class FairQueue {
 
     std::size_t size() const { return by_handle_.size(); }
     std::int64_t tokens() const { return tokens_; }
+    bool full() const { return size() >= bounds_.max_requests || tokens_ >= bounds_.max_tokens; }
     std::size_t high_waiting() const { return count_[1]; }
     MonoNs high_first_token_ns() const { return high_first_token_ns_; }  // of them all
     // Expected wait of one pushed now, from how fast the queue has been moving; ≥ 1 s for messages.
@@ -124,10 +123,8 @@ class FairQueue {
     void enter(Workspace& workspace, int band);
     void leave(Workspace& workspace, int band);
     bool others_overdue(MonoNs now) const;
-    void update_gauge();
 
     const Bounds bounds_;
-    std::shared_ptr<QueueGauge> gauge_;
     std::unordered_map<std::string, std::unique_ptr<Workspace>> workspaces_;
     Ring ring_[2];
     // The most that one had been given when it was its turn: who comes anew starts here.

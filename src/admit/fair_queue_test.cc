@@ -273,20 +273,20 @@ TEST(FairQueue, TokenBound) {
 }
 
 TEST(FairQueue, RemoveAndPutBack) {
-    auto gauge = std::make_shared<QueueGauge>();
-    FairQueue q({}, gauge);
+    FairQueue q({.max_requests = 3});
     for (std::uint64_t i = 1; i <= 3; ++i)
         ASSERT_TRUE(
             q.push(item(i, "w", 100, Priority::kNormal, kStart + static_cast<MonoNs>(i)), 0));
-    EXPECT_EQ(gauge->requests, 3U);
+    EXPECT_TRUE(q.full());
     EXPECT_TRUE(q.remove(2));
+    EXPECT_FALSE(q.full());
     EXPECT_FALSE(q.remove(2));
     auto first = q.pop(kStart);
     EXPECT_EQ(first->handle, 1U);
     q.put_back(*first, kStart);
     EXPECT_EQ(drain(q), (std::vector<std::uint64_t>{1, 3}));
-    EXPECT_EQ(gauge->requests, 0U);
-    EXPECT_EQ(gauge->tokens, 0U);
+    EXPECT_EQ(q.size(), 0U);
+    EXPECT_EQ(q.tokens(), 0);
 }
 
 TEST(FairQueue, RetryAfterFollowsItsSpeed) {

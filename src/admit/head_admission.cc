@@ -93,7 +93,7 @@ Status HeadAdmission::check_first_token(std::uint32_t start_ms, std::int64_t inp
 
 Status HeadAdmission::check_first_token_now() {
     if (model_ == nullptr || !model_->gauge) return {};
-    start_ms_ = model_->gauge->high_start_ms[lane_].load(std::memory_order_relaxed);
+    start_ms_ = model_->gauge->lanes[lane_].high_start_ms.load(std::memory_order_relaxed);
     // At least so many tokens: few texts have more than eight bytes of JSON to a token.
     return check_first_token(start_ms_, std::max<std::int64_t>(content_length_, 0) / 8);
 }

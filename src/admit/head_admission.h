@@ -38,8 +38,9 @@ class HeadAdmission final : public api::Admission {
     const auth::KeySnapshot& keys() const { return *table_->keys; }
     const auth::KeyRecord* key() const { return binding_->key; }  // null: anonymous
     bool by_token() const { return token_ != nullptr; }
-    const Model* model() const { return model_; }  // null until a hint or choose_model named it
-    std::size_t lane() const { return lane_; }     // index in topology().lanes()
+    const Model* model() const { return model_; }      // null until a hint or choose_model named it
+    bool counts_only() const { return counts_only_; }  // count_tokens: never queued
+    std::size_t lane() const { return lane_; }         // index in topology().lanes()
     Priority priority() const { return priority_; }
     bool skeleton() const { return skeleton_; }                   // x-anthropic-debug: skeleton
     std::optional<bool> buffering() const { return buffering_; }  // x-anthropic-stream-buffering

@@ -67,11 +67,13 @@ Error overloaded(std::string detail, std::int64_t retry_after_ms) {
     return error;
 }
 
-// 529 before the body is read: the queue is full.
+// 529 before the body is read: the queue of its lane is full.
 Status check_load(const HeadAdmission& a) {
     const Model* model = a.model();
-    if (model == nullptr || !model->gauge || !model->gauge->full_approx()) return {};
-    const std::int64_t retry = model->gauge->retry_after_ms.load(std::memory_order_relaxed);
+    if (model == nullptr || !model->gauge || a.counts_only()) return {};
+    const QueueGauge::Lane& lane = model->gauge->lanes[a.lane()];
+    if (!lane.full.load(std::memory_order_relaxed)) return {};
+    const std::int64_t retry = lane.retry_after_ms.load(std::memory_order_relaxed);
     return std::unexpected(
         overloaded(fmt::format("overloaded: the queue of model \"{}\" is full; try again in {} s",
                                model->id, (retry + 999) / 1000),

@@ -320,21 +320,24 @@ TEST_F(Decider, HugeRequestsAreRefusedForGoodOrAdmittedAlone) {
 
 TEST_F(Decider, FullQueueIs529AtTheHeadAndCostsNothing) {
     QueueGauge& gauge = *config_.models[0].gauge;
-    gauge.max_requests = 10;
-    gauge.requests = 10;
-    gauge.retry_after_ms = 2500;
+    gauge.lanes[0].full = true;
+    gauge.lanes[0].retry_after_ms = 2500;
     const std::vector<wire::Header> hint = {{"x-anthropic-early-hint", "model=big"}};
     const Error e = refused(head(plain_.secret, hint));
     EXPECT_EQ(e.code, Code::kOverloaded);
     EXPECT_EQ(e.retry_after_ms, 2500);
-    gauge.requests = 9;
+    allowed(head(plain_.secret, hint, "/v1/messages/count_tokens"));  // is never queued
+    auto other_lane = hint;
+    other_lane.push_back({"x-anthropic-cuda-stream", "low-latency"});
+    allowed(head(boss_.secret, other_lane));  // has a queue of its own
+    gauge.lanes[0].full = false;
     const auto d = allowed(head(plain_.secret, hint));
-    EXPECT_EQ(value(d.response_headers, "anthropic-ratelimit-requests-remaining"), "4");
+    EXPECT_EQ(value(d.response_headers, "anthropic-ratelimit-requests-remaining"), "3");
 }
 
 TEST_F(Decider, HighPriorityIsRefusedRatherThanLate) {
     QueueGauge& gauge = *config_.models[0].gauge;
-    gauge.high_start_ms[1] = 151;
+    gauge.lanes[1].high_start_ms = 151;
     std::vector<wire::Header> headers = {{"x-anthropic-early-hint", "model=big"},
                                          {"x-anthropic-cuda-stream", "low-latency"},
                                          {"x-anthropic-rate-hint", "priority=high"}};
@@ -343,9 +346,9 @@ TEST_F(Decider, HighPriorityIsRefusedRatherThanLate) {
     EXPECT_NE(e.detail.find("within 150 ms"), std::string::npos) << e.detail;
     EXPECT_NE(e.detail.find("after 151 ms"), std::string::npos) << e.detail;
     EXPECT_EQ(e.retry_after_ms, 151);
-    gauge.high_start_ms[1] = 150;
+    gauge.lanes[1].high_start_ms = 150;
     allowed(head(boss_.secret, headers));
-    gauge.high_start_ms[1] = 151;
+    gauge.lanes[1].high_start_ms = 151;
     allowed(head(boss_.secret, headers, "/v1/messages/count_tokens"));
     auto other_lane = headers;
     other_lane[1].value = "batch";  // promises nothing
@@ -368,9 +371,9 @@ TEST_F(Decider, APromptMayBeCachedWhereTheEngineKeepsPromises) {
     EXPECT_EQ(a->terms().promise.lane, "low-latency");
     EXPECT_EQ(a->terms().promise.within_ms, 150U);
     EXPECT_TRUE(a->admit(1000, 10, mono_, wall_));
-    gauge.high_start_ms[1] = 151;
+    gauge.lanes[1].high_start_ms = 151;
     EXPECT_EQ(refused(head(boss_.secret, headers)).code, Code::kRateLimited);
-    gauge.high_start_ms[1] = 0;
+    gauge.lanes[1].high_start_ms = 0;
     headers[2].value = "priority=normal";
     d = allowed(head(boss_.secret, headers));
     EXPECT_EQ(admission_of(d.admission.get())->terms().promise.within_ms, 0U);
@@ -379,7 +382,7 @@ TEST_F(Decider, APromptMayBeCachedWhereTheEngineKeepsPromises) {
 TEST_F(Decider, AHighPromptThatWouldTakeTooLongIsRefused) {
     QueueGauge& gauge = *config_.models[0].gauge;
     gauge.prefill_token_ns = 1e6;
-    gauge.high_start_ms[1] = 40;
+    gauge.lanes[1].high_start_ms = 40;
     const std::vector<wire::Header> lane = {{"x-anthropic-cuda-stream", "low-latency"},
                                             {"x-anthropic-rate-hint", "priority=high"}};
     // Without a hint the model is known from the body on: 40 ms + at least 400 / 8 tokens.
@@ -387,9 +390,9 @@ TEST_F(Decider, AHighPromptThatWouldTakeTooLongIsRefused) {
     HeadAdmission* a = admission_of(d.admission.get());
     ASSERT_TRUE(a->choose_model("big"));
     // Its own place in the queue must not count against it once it is there.
-    gauge.high_start_ms[1] = 140;
+    gauge.lanes[1].high_start_ms = 140;
     EXPECT_TRUE(a->admit(110, 10, mono_, wall_));
-    gauge.high_start_ms[1] = 40;
+    gauge.lanes[1].high_start_ms = 40;
     d = allowed(head(boss_.secret, lane));
     a = admission_of(d.admission.get());
     ASSERT_TRUE(a->choose_model("big"));

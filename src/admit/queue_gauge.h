@@ -1,7 +1,7 @@
 // QueueGauge: what head decisions and a model's engine know of each other.
 //
-// The engine's side (WaitQueue, FairQueue, the engine itself) writes all but soft_kv_tokens, which
-// is the head decisions'. Any thread reads; every reading is racy by nature.
+// The engine's side (WaitQueue, the engine itself) writes all but soft_kv_tokens, which is the head
+// decisions'. Any thread reads; every reading is racy by nature.
 #pragma once
 
 #include <array>
@@ -14,21 +14,27 @@ namespace zerohop::admit {
 struct QueueGauge {
     static constexpr std::size_t kMaxLanes = 64;
 
-    // Bounds, set before threads start.
-    std::uint32_t max_requests = 0;  // 0: no bound known yet, never full
-    std::uint64_t max_tokens = 0;
+    // A lane with reserved slots has a queue of its own, the others share one.
+    struct Lane {
+        std::atomic<bool> full{false};                    // its queue takes nobody more
+        std::atomic<std::int64_t> retry_after_ms{1'000};  // when it is likely to
+        // A high-priority request's first token comes after about
+        //     high_start_ms                                   for a slot, those before it, the step
+        //     + prefill_fixed_ns + tokens × prefill_token_ns  for what is left of its own prompt
+        std::atomic<std::uint32_t> high_start_ms{0};
+    };
+    std::array<Lane, kMaxLanes> lanes;  // by index in the topology
 
+    // Bounds of one queue, set before threads start; 0: not known yet.
+    std::uint32_t max_requests = 0;
+    std::uint64_t max_tokens = 0;
+    // In all queues together.
     std::atomic<std::uint32_t> requests{0};
     std::atomic<std::uint64_t> tokens{0};
-    std::atomic<std::int64_t> retry_after_ms{1000};  // when a place is likely to be free
 
-    // A high-priority request's first token comes after about
-    //     high_start_ms[lane]                             for a slot, those before it, the step
-    //     + prefill_fixed_ns + tokens × prefill_token_ns  for its own prompt
     // Where prompts are cached only the engine knows how much is left of one, and refuses itself
     // what would be late for that (Request::promise).
     bool engine_keeps_promises = false;  // set before threads start
-    std::array<std::atomic<std::uint32_t>, kMaxLanes> high_start_ms{};
     std::atomic<std::int64_t> prefill_fixed_ns{0};
     std::atomic<double> prefill_token_ns{0};  // as measured; 0: not known
 
@@ -36,11 +42,6 @@ struct QueueGauge {
     // keeps as many cells free of what it need not cache.
     std::atomic<std::int64_t> soft_kv_tokens{0};
 
-    bool full_approx() const {
-        if (max_requests == 0) return false;
-        return requests.load(std::memory_order_relaxed) >= max_requests ||
-               (max_tokens != 0 && tokens.load(std::memory_order_relaxed) >= max_tokens);
-    }
     // From a slot to the first token of a prompt of so many tokens.
     double prefill_ms_approx(std::int64_t input_tokens) const {
         return (static_cast<double>(prefill_fixed_ns.load(std::memory_order_relaxed)) +

@@ -76,7 +76,7 @@ Status LlamaEngine::check_promise(const Request& request, std::int64_t left) con
     if (options_.gauge == nullptr || request.max_tokens == 0) return {};
     const admit::QueueGauge& gauge = *options_.gauge;
     return admit::check_first_token(
-        request.promise, gauge.high_start_ms[request.lane].load(std::memory_order_relaxed),
+        request.promise, gauge.lanes[request.lane].high_start_ms.load(std::memory_order_relaxed),
         gauge.prefill_ms_approx(left));
 }
 

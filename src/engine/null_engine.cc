@@ -144,7 +144,8 @@ void NullEngine::submit(RequestPtr request, StreamPtr stream) {
         (void)stream->try_push(Prepared{input});
         return;
     }
-    if (inside_.fetch_add(1, std::memory_order_acq_rel) >= config_.slots + config_.queue) {
+    if (inside_.fetch_add(1, std::memory_order_acq_rel) >=
+        config_.slots + config_.queue * waiting_.queues()) {
         inside_.fetch_sub(1, std::memory_order_acq_rel);
         return refuse({.code = Code::kOverloaded,
                        .detail = "the model's queue is full",

@@ -143,20 +143,20 @@ TEST(NullEngine, KeepsTheQueuesSharesAndTellsTheGauge) {
     };
     for (int i = 0; i < 8; ++i) submit("noisy");  // one runs, seven wait: 7/8 of the queue
     queued(7);
-    EXPECT_GT(gauge->high_start_ms[0], 0U);
-    EXPECT_FALSE(gauge->full_approx());
+    EXPECT_GT(gauge->lanes[0].high_start_ms, 0U);
+    EXPECT_FALSE(gauge->lanes[0].full);
     const Answer refused = wait_for(*submit("noisy"));
     ASSERT_TRUE(refused.failed);
     EXPECT_EQ(refused.failed->code, Code::kOverloaded);
     EXPECT_NE(refused.failed->detail.find("\"noisy\""), std::string::npos);
     submit("quiet");
     queued(8);
-    EXPECT_TRUE(gauge->full_approx());
+    EXPECT_TRUE(gauge->lanes[0].full);
     for (const StreamPtr& stream : streams) stream->cancel(CancelReason::kDisconnect);
     queued(0);
-    for (int i = 0; i < 400 && gauge->high_start_ms[0] != 0; ++i)
+    for (int i = 0; i < 400 && gauge->lanes[0].high_start_ms != 0; ++i)
         std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    EXPECT_EQ(gauge->high_start_ms[0], 0U);  // nothing runs: nobody waits
+    EXPECT_EQ(gauge->lanes[0].high_start_ms, 0U);  // nothing runs: nobody waits
 }
 
 TEST(NullEngine, SaysPreparedWhenQueued) {

@@ -4,9 +4,10 @@
 // that nobody of another lane stands in its way; all other lanes share one. A reservation holds
 // while its lane is in use (kLaneMemory): a lane that nobody uses costs the others nothing.
 //
-// Its gauge is told how long a high-priority request of each lane would wait now: for a slot, for
-// the prompts before it and for the running step, all from what was expected of those that were
-// taken. next() refreshes it, so an engine calls that after every change, also before it sleeps.
+// Its gauge is told for each lane whether its queue is full, and how long a high-priority request
+// would wait now: for a slot, for the prompts before it and for the running step, all from what was
+// expected of those that were taken. next() refreshes it, so an engine calls that after every
+// change, also before it sleeps.
 //
 // Owner: an engine, under its lock or on its thread. Pointer is what the engine keeps per request,
 // with its `stream`; the queue owns it from push() to take(). push() fails with kOverloaded and
@@ -24,6 +25,7 @@
 #include <vector>
 
 #include "admit/fair_queue.h"
+#include "admit/queue_gauge.h"
 #include "request/request.h"
 #include "request/stream.h"
 
@@ -58,7 +60,7 @@ class WaitQueue {
   public:
     struct Options {
         admit::FairQueue::Bounds bounds;
-        std::shared_ptr<admit::QueueGauge> gauge;  // of the shared queue; may be null
+        std::shared_ptr<admit::QueueGauge> gauge;  // kept up to date; may be null
         std::vector<std::uint32_t> reserved;       // slots by lane; absent ones reserve none
         std::uint32_t slots = 1;
         // The engine computes in steps that it looks here between, prompts one after the other, and
@@ -68,14 +70,18 @@ class WaitQueue {
 
     explicit WaitQueue(const Options& options)
         : slots_(options.slots), stepped_(options.stepped), gauge_(options.gauge) {
-        classes_.push_back(std::make_unique<Class>(options.bounds, options.gauge));
+        classes_.push_back(std::make_unique<Class>(options.bounds));
+        if (gauge_) {
+            gauge_->max_requests = options.bounds.max_requests;
+            gauge_->max_tokens = static_cast<std::uint64_t>(options.bounds.max_tokens);
+        }
         std::uint32_t left = slots_ / 2;  // what is kept for some must not lock out the rest
         for (const std::uint32_t wanted : options.reserved) {
             const std::uint32_t reserved = std::min(wanted, left);
             left -= reserved;
             class_of_lane_.push_back(reserved == 0 ? 0 : classes_.size());
             if (reserved == 0) continue;
-            classes_.push_back(std::make_unique<Class>(options.bounds, nullptr));
+            classes_.push_back(std::make_unique<Class>(options.bounds));
             classes_.back()->reserved = reserved;
         }
     }
@@ -156,12 +162,12 @@ class WaitQueue {
         }
     }
     std::size_t size() const { return waiting_.size(); }
+    std::size_t queues() const { return classes_.size(); }  // each with the bounds of the options
     bool empty() const { return waiting_.empty(); }
 
   private:
     struct Class {
-        Class(const admit::FairQueue::Bounds& bounds, std::shared_ptr<admit::QueueGauge> gauge)
-            : queue(bounds, std::move(gauge)) {}
+        explicit Class(const admit::FairQueue::Bounds& bounds) : queue(bounds) {}
         admit::FairQueue queue;
         std::uint32_t reserved = 0, running = 0;
         std::uint32_t start_ms = 0;
@@ -237,13 +243,21 @@ class WaitQueue {
             const MonoNs wait = (before + slot_wait(at, now) + kNsPerMs - 1) / kNsPerMs;
             classes_[at]->start_ms = static_cast<std::uint32_t>(std::min<MonoNs>(wait, 1 << 30));
         }
-        for (std::size_t lane = 0; lane < gauge_->high_start_ms.size(); ++lane) {
-            const std::uint32_t ms = classes_[class_of(static_cast<std::uint8_t>(lane))]->start_ms;
-            std::atomic<std::uint32_t>& told = gauge_->high_start_ms[lane];
-            // Reading what is right already leaves the line where it is; all threads share it.
-            if (told.load(std::memory_order_relaxed) != ms)
-                told.store(ms, std::memory_order_relaxed);
+        std::uint64_t tokens = 0;
+        for (const auto& c : classes_) tokens += static_cast<std::uint64_t>(c->queue.tokens());
+        tell(gauge_->requests, static_cast<std::uint32_t>(size()));
+        tell(gauge_->tokens, tokens);
+        for (std::size_t lane = 0; lane < gauge_->lanes.size(); ++lane) {
+            const Class& c = *classes_[class_of(static_cast<std::uint8_t>(lane))];
+            tell(gauge_->lanes[lane].high_start_ms, c.start_ms);
+            tell(gauge_->lanes[lane].full, c.queue.full());
+            if (c.queue.full()) tell(gauge_->lanes[lane].retry_after_ms, c.queue.retry_after_ms());
         }
+    }
+    // Reading what is right already leaves the line where it is; all threads share it.
+    template <class T>
+    static void tell(std::atomic<T>& to, T value) {
+        if (to.load(std::memory_order_relaxed) != value) to.store(value, std::memory_order_relaxed);
     }
 
     struct Taken {  // and not known to have ended

@@ -30,7 +30,7 @@ class WaitQueueTest : public ::testing::Test {
   protected:
     void make(std::uint32_t slots, bool stepped, std::vector<std::uint32_t> reserved = {}) {
         queue_ = std::make_unique<WaitQueue<JobPtr>>(
-            WaitQueue<JobPtr>::Options{.bounds = {},
+            WaitQueue<JobPtr>::Options{.bounds = {.max_requests = max_requests_},
                                        .gauge = gauge_,
                                        .reserved = std::move(reserved),
                                        .slots = slots,
@@ -50,10 +50,11 @@ class WaitQueueTest : public ::testing::Test {
         queue_->note_running(lane, 1);
         queue_->next(now_, false);
     }
-    std::uint32_t wait_ms(std::size_t lane = 0) const { return gauge_->high_start_ms[lane]; }
+    std::uint32_t wait_ms(std::size_t lane = 0) const { return gauge_->lanes[lane].high_start_ms; }
 
     std::shared_ptr<admit::QueueGauge> gauge_ = std::make_shared<admit::QueueGauge>();
     std::unique_ptr<WaitQueue<JobPtr>> queue_;
+    std::uint32_t max_requests_ = 256;
     std::uint64_t handle_ = 0;
     MonoNs now_ = kStart;
 };
@@ -92,6 +93,28 @@ TEST_F(WaitQueueTest, HighWaitsForTheSlotThatIsFreeFirst) {
     queue_->erase_if([](const JobPtr&) { return true; });
     queue_->next(now_, false);
     EXPECT_EQ(wait_ms(), 0U);
+}
+
+// Each with its own bounds: one that is full is full for its lanes alone.
+TEST_F(WaitQueueTest, QueuesAreFullApart) {
+    max_requests_ = 2;
+    make(4, true, {0, 1, 0});
+    const auto full = [&](std::size_t lane) { return gauge_->lanes[lane].full.load(); };
+    push(Priority::kHigh, 0, 100, 0);
+    EXPECT_FALSE(full(0));
+    push(Priority::kHigh, 0, 100, 2);
+    EXPECT_TRUE(full(0) && full(2));
+    EXPECT_FALSE(full(1));
+    EXPECT_GE(gauge_->lanes[0].retry_after_ms, 1000);
+    push(Priority::kHigh, 0, 100, 1);
+    push(Priority::kHigh, 0, 100, 1);
+    EXPECT_TRUE(full(1));
+    EXPECT_EQ(gauge_->requests, 4U);
+    EXPECT_EQ(gauge_->tokens, 40U);
+    queue_->erase_if([](const JobPtr&) { return true; });
+    queue_->next(now_, false);
+    EXPECT_FALSE(full(0) || full(1) || full(2));
+    EXPECT_EQ(gauge_->requests, 0U);
 }
 
 TEST_F(WaitQueueTest, LowGivesWayWhereThereArePreemptions) {

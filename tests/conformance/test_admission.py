@@ -625,6 +625,26 @@ def test_reservations_of_heads_are_shown(own):
         assert reserved() == 0
 
 
+def test_a_full_queue_is_full_for_its_lanes_alone():
+    """With a hint, too: the head asks the queue of the request's lane. What is only counted asks none."""
+    server = servers.Server([null_model(slots=2, queue=4)], keys=(servers.KEY,), tls=False, start=False)
+    with server.start():
+        fast = {"x_anthropic_cuda_stream": "low-latency"}
+        hint = {"x_anthropic_early_hint": f"model={NULL}"}
+        assert post(server, SMALL, headers=headers_for(**fast)).status == 200
+        crowd = [threading.Thread(target=post, args=(server, null_params("tokens=40 delay_ms=20"))) for _ in range(5)]
+        for thread in crowd:
+            thread.start()
+            time.sleep(0.05)
+        assert post(server, SMALL, headers=headers_for(**hint)).status == 529
+        assert post(server, SMALL, headers=headers_for(**hint, **fast)).status == 200
+        counted = request(server, "POST", "/v1/messages/count_tokens", {"model": NULL, "messages": user("a b")},
+                          headers=headers_for(**hint))
+        assert counted.status == 200
+        for thread in crowd:
+            thread.join()
+
+
 def test_reserved_lane():
     """While its lane is in use, a reserved slot is nobody else's."""
     server = servers.Server([null_model(slots=2)], keys=(servers.KEY,), tls=False, start=False)
