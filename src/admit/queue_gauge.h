@@ -38,8 +38,8 @@ struct QueueGauge {
     std::atomic<std::int64_t> prefill_fixed_ns{0};
     std::atomic<double> prefill_token_ns{0};  // as measured; 0: not known
 
-    // Tokens that heads whose bodies are on their way have reserved (soft_kv.h). An engine that can
-    // keeps as many cells free of what it need not cache.
+    // Tokens that heads whose bodies are on their way have reserved (soft_kv.h). An engine with a
+    // place to put idle cells keeps so many free.
     std::atomic<std::int64_t> soft_kv_tokens{0};
 
     // From a slot to the first token of a prompt of so many tokens.

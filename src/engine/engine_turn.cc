@@ -36,9 +36,18 @@ bool LlamaEngine::turn() {
         run_step();
         reap();
     }
+    make_room_ahead();
     kv_.tidy(now, !work);
     turn_ended_ = mono_now();
     return work;
+}
+
+// For requests whose heads have come: what is idle is put away while their bodies are on their way.
+void LlamaEngine::make_room_ahead() {
+    const std::int64_t reserved =
+        options_.gauge == nullptr ? 0
+                                  : options_.gauge->soft_kv_tokens.load(std::memory_order_relaxed);
+    if (reserved > 0) kv_.keep_free(reserved);
 }
 
 void LlamaEngine::take_arrived(MonoNs now) {

@@ -265,6 +265,13 @@ void KvStore::make_way() {
     carry_out(steps_);
 }
 
+void KvStore::keep_free(std::int64_t tokens) {
+    steps_.clear();
+    residency_.keep_free(static_cast<std::uint64_t>(tokens), steps_);
+    changed_ |= !steps_.empty();
+    carry_out(steps_);
+}
+
 // What looks too dear to be done is never measured again: with each request that ends, costs go a
 // little back to where they began.
 void KvStore::doubt_costs() {

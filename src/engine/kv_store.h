@@ -81,6 +81,8 @@ class KvStore {
     void make_way();
     // Saves something that is worth it, for moments in which nobody waits. False: nothing.
     bool save_ahead();
+    // So many cells that nobody uses, as far as idle ones can give way.
+    void keep_free(std::int64_t tokens);
     // Between steps. now_or_never: the engine is about to sleep.
     void tidy(MonoNs now, bool now_or_never);
     void add_to(EngineStats& stats) const;  // engine thread

@@ -105,6 +105,7 @@ class LlamaEngine final : public EnginePort {
     bool turn();
     void take_arrived(MonoNs now);
     void enqueue(PreparedRequest&& ready, MonoNs now);
+    void make_room_ahead();
     Status check_promise(const Request& request, std::int64_t left) const;
     SequencePtr make_sequence(PreparedRequest&& ready);
     SamplerParams sampler_params(const Sampling& asked);

@@ -58,5 +58,36 @@ TEST(LlamaTier, AThousandPrefixesAreFoundAgain) {
     EXPECT_GE(found, kAsked * 8 / 10);
 }
 
+// What heads have reserved (admit/soft_kv.h) is free before their prompts come.
+TEST(LlamaTier, IdleCellsGiveWayToWhatHeadsReserve) {
+    NEED_MODEL();
+    LlamaOptions options = base_options();
+    options.kv_tokens = 1024;
+    options.context_tokens = 1024;
+    options.cache_host_bytes = 1LL << 30;
+    options.gauge = std::make_shared<admit::QueueGauge>();
+    auto engine = load(options);
+    ASSERT_TRUE(answer_of(*engine, ask_as("a", filler(300, 1), 1)).done);
+    const auto idle_in_pool = [&] {
+        const auto list = engine->cached_approx();
+        return list != nullptr && std::ranges::any_of(*list, [](const CacheEntry& entry) {
+                   return !entry.in_host_memory && entry.tokens > 300;
+               });
+    };
+    const auto look = [&] {  // a turn of the engine, as each step is one
+        engine->notify();
+        return idle_in_pool();
+    };
+    ASSERT_TRUE(eventually(look));
+    options.gauge->soft_kv_tokens = 512;
+    EXPECT_TRUE(look());  // fits beside it
+    options.gauge->soft_kv_tokens = 900;
+    EXPECT_TRUE(eventually([&] { return !look(); }));
+    options.gauge->soft_kv_tokens = 0;
+    const Answer again = answer_of(*engine, ask_as("a", filler(300, 1), 1));
+    ASSERT_TRUE(again.done);
+    EXPECT_EQ(again.done->usage.cache_read_tokens, again.prepared - 1);  // from host memory
+}
+
 }  // namespace
 }  // namespace zerohop::engine

@@ -143,6 +143,9 @@ class Residency {
     // their own: in a unified pool every decode looks at foreign cells, so what nobody uses costs
     // time. With a host tier only.
     void trim_idle(std::uint64_t most, std::vector<Step>& steps);
+    // So many cells that nobody uses, for those who will come: idle slots give way as in
+    // trim_idle(), running ones never.
+    void keep_free(std::uint64_t tokens, std::vector<Step>& steps);
     // Drops what an owner holds: one holding, or all (id 0). Running ones stay until finish().
     void forget(std::uint64_t owner, std::uint64_t id, std::vector<Step>& steps);
     void list(std::vector<Holding>& out) const;

@@ -335,6 +335,14 @@ void Residency::trim_idle(std::uint64_t most, std::vector<Step>& steps) {
     }
 }
 
+void Residency::keep_free(std::uint64_t tokens, std::vector<Step>& steps) {
+    const std::uint64_t used = resident_.counters().used_tokens + promised();
+    const std::uint64_t free = config_.pool_tokens > used ? config_.pool_tokens - used : 0;
+    if (free >= tokens) return;
+    const std::uint64_t idle = idle_tokens();
+    trim_idle(idle - std::min(idle, tokens - free), steps);
+}
+
 void Residency::forget(std::uint64_t owner, std::uint64_t id, std::vector<Step>& steps) {
     for (SlotId i = 0; i < static_cast<SlotId>(slots_.size()); ++i) {
         Slot& s = at(i);

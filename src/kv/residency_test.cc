@@ -129,6 +129,28 @@ TEST(Residency, ExactRepeatComputesOneToken) {
     }
 }
 
+TEST(Residency, KeepsCellsFreeForThoseWhoWillCome) {
+    ResidencyConfig config = unified();
+    config.host_bytes = 1 << 30;
+    config.bytes_per_token = 1000;
+    Rig rig(config);
+    rig.whole(kA, run_of(0, 1000));
+    rig.whole(kA, run_of(10'000, 1000));
+    const Grant running = rig.admit(kB, run_of(20'000, 1000));
+    rig.compute(running.slot, 1000);
+    const auto keep_free = [&](std::uint64_t tokens) {
+        std::vector<Step> steps;
+        rig.kv.keep_free(tokens, steps);
+        rig.llama.apply(steps);
+        rig.kv.check();
+        return rig.kv.resident().counters().used_tokens;
+    };
+    EXPECT_EQ(keep_free(1000), 3000U);  // there already
+    EXPECT_EQ(keep_free(1001), 2000U);  // the colder of the idle ones goes
+    EXPECT_EQ(keep_free(4000), 1000U);  // and the other; never the running one
+    EXPECT_EQ(rig.admit(kA, run_of(0, 1000)).how, How::kRestore);
+}
+
 TEST(Residency, EightAtOnceComputeTheirPrefixOnce) {
     for (ResidencyConfig config : {unified(), streams()}) {
         config.slots = 8;
