@@ -52,7 +52,7 @@ class KvStore {
     // kGo: sequence.id and computed are set and its KV is there; room for `reserve` tokens beyond
     // its own is kept. kWait: another one is computing its beginning (sequence.wait_for/_until).
     Admitted admit(Sequence& sequence, std::int64_t reserve, MonoNs now);
-    // How many tokens of its prompt need not be computed, as things are now.
+    // How many tokens of its prompt it need not compute itself, as things are now.
     std::int32_t known(const Sequence& sequence) const {
         return static_cast<std::int32_t>(residency_.known_prefix(sequence.ns, sequence.tokens));
     }

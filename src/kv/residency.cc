@@ -168,7 +168,7 @@ Grant Residency::admit(const Ask& ask) {
 }
 
 std::uint32_t Residency::known_prefix(const Namespace& ns, std::span<const Token> tokens) const {
-    return std::max(resident_.lookup(ns, tokens).cached,
+    return std::max(resident_.lookup(ns, tokens).promised,
                     blobs_.empty() ? 0U : stored_.lookup(ns, tokens).cached);
 }
 

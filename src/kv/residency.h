@@ -154,7 +154,8 @@ class Residency {
     void unpin(PinId id) { resident_.unpin(id); }
     void expire(MonoNs now);
 
-    // How much of a prompt is here or in the host tier: for pricing, before admit.
+    // How much of a prompt is here, being computed by another, or in the host tier: for pricing,
+    // before admit.
     std::uint32_t known_prefix(const Namespace& ns, std::span<const Token> tokens) const;
 
     void set_costs(const Costs& costs) { config_.costs = costs; }
