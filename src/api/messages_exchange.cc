@@ -194,7 +194,7 @@ void MessagesExchange::on_tick() {
         if (!whole_begun_) begin_whole_early();
         if (responder_.buffered_bytes() == 0) out_ += ' ';
     } else if (phase_ == Phase::kWaiting) {
-        begin_stream(false);
+        begin_stream({});
         SseMessage::ping(out_);
     } else {
         const std::int64_t silent = (options_.now() - last_write_ns_) / kNsPerMs;
@@ -306,7 +306,10 @@ void MessagesExchange::handle_text(const Text& event) {
         return;
     }
     if (mode_ != Mode::kStream) return;
-    if (phase_ == Phase::kWaiting) begin_stream(true);
+    if (phase_ == Phase::kWaiting)
+        begin_stream({.admitted_ns = event.admitted_ns,
+                      .prefill_done_ns = event.prefill_done_ns,
+                      .first_token_ns = options_.now()});
     sse_->start(out_, std::max(input_tokens_, 0));
     if (!merge_) return sse_->text(out_, event.delta);
     merged_ += event.delta;
@@ -343,7 +346,7 @@ void MessagesExchange::handle_done(const Done& event) {
                             options_.now());
     refresh_rate_limits();
     if (mode_ == Mode::kStream) {
-        if (phase_ == Phase::kWaiting) begin_stream(false);
+        if (phase_ == Phase::kWaiting) begin_stream(stamps_of(event));
         send_merged();
         sse_->done(out_, event);
         flush();
@@ -352,7 +355,7 @@ void MessagesExchange::handle_done(const Done& event) {
         finish_whole(mode_ == Mode::kWarmUp
                          ? render_warm_up(skeleton_key_, event, options_.now(), wall_now())
                          : render_message(frame_, text_, event),
-                     {server_timing(event)});
+                     {server_timing(stamps_of(event), true)});
     }
     end(CancelReason::kNone);
 }
@@ -371,12 +374,12 @@ void MessagesExchange::handle_failed(const Error& error) {
 // --- the answer
 // -----------------------------------------------------------------------------------
 
-void MessagesExchange::begin_stream(bool with_token) {
+void MessagesExchange::begin_stream(const Stamps& stamps) {
     phase_ = Phase::kStreaming;
     wire::ResponseHead head = make_head(head_.answer, 200, "text/event-stream; charset=utf-8");
     head.headers.push_back({"cache-control", "no-cache"});
     head.headers.push_back({"x-accel-buffering", "no"});  // a proxy in between must not collect it
-    head.headers.push_back(server_timing_so_far(with_token));
+    head.headers.push_back(server_timing(stamps, false));
     responder_.send_head(head);
     if (input_tokens_ >= 0) sse_->start(out_, input_tokens_);
     last_write_ns_ = options_.now();
@@ -440,23 +443,22 @@ void MessagesExchange::end(CancelReason why) {
     body_.clear();
 }
 
-// What is known when a stream's head leaves; the engine's own stamps come only with Done.
-wire::Header MessagesExchange::server_timing_so_far(bool with_token) const {
-    std::string value;
-    append_timing(value, "dispatch", head_.received_ns, submitted_ns_);
-    if (with_token) append_timing(value, "ttft", head_.received_ns, options_.now());
-    return {"server-timing", std::move(value)};
+MessagesExchange::Stamps MessagesExchange::stamps_of(const Done& done) {
+    return {.admitted_ns = done.admitted_ns,
+            .prefill_done_ns = done.prefill_done_ns,
+            .first_token_ns = done.first_token_ns};
 }
 
-wire::Header MessagesExchange::server_timing(const Done& done) const {
+// What is known when a head leaves; the total only of an answer that has ended.
+wire::Header MessagesExchange::server_timing(const Stamps& stamps, bool ended) const {
     std::string value;
     append_timing(value, "dispatch", head_.received_ns, submitted_ns_);
-    if (done.admitted_ns != 0) append_timing(value, "queue", submitted_ns_, done.admitted_ns);
-    if (done.admitted_ns != 0 && done.prefill_done_ns != 0)
-        append_timing(value, "prefill", done.admitted_ns, done.prefill_done_ns);
-    if (done.first_token_ns != 0)
-        append_timing(value, "ttft", head_.received_ns, done.first_token_ns);
-    append_timing(value, "total", head_.received_ns, options_.now());
+    if (stamps.admitted_ns != 0) append_timing(value, "queue", submitted_ns_, stamps.admitted_ns);
+    if (stamps.admitted_ns != 0 && stamps.prefill_done_ns != 0)
+        append_timing(value, "prefill", stamps.admitted_ns, stamps.prefill_done_ns);
+    if (stamps.first_token_ns != 0)
+        append_timing(value, "ttft", head_.received_ns, stamps.first_token_ns);
+    if (ended) append_timing(value, "total", head_.received_ns, options_.now());
     return {"server-timing", std::move(value)};
 }
 

@@ -65,6 +65,10 @@ class MessagesExchange final : public wire::Exchange {
     enum class Phase : std::uint8_t { kCollecting, kWaiting, kStreaming, kEnded };
     enum class Mode : std::uint8_t { kWhole, kStream, kCount, kWarmUp };
     class Wake;
+    // Of the request's life in the engine, mono ns; 0: not there yet, or never.
+    struct Stamps {
+        MonoNs admitted_ns = 0, prefill_done_ns = 0, first_token_ns = 0;
+    };
 
     Status prepare(ParsedMessages& parsed);
     void note_done(const Done& done);
@@ -82,7 +86,7 @@ class MessagesExchange final : public wire::Exchange {
     void handle_done(const Done& event);
     void handle_failed(const Error& error);
 
-    void begin_stream(bool with_token);
+    void begin_stream(const Stamps& stamps);
     void begin_whole_early();
     void finish_whole(std::string body, const std::vector<wire::Header>& extra = {});
     void flush();
@@ -90,8 +94,8 @@ class MessagesExchange final : public wire::Exchange {
     void on_deadline();
     void fail_with(const Error& error);
     void end(CancelReason why);
-    wire::Header server_timing_so_far(bool with_token) const;
-    wire::Header server_timing(const Done& done) const;
+    static Stamps stamps_of(const Done& done);
+    wire::Header server_timing(const Stamps& stamps, bool ended) const;
 
     const ServiceOptions& options_;
     const Catalog& catalog_;

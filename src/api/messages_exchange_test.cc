@@ -253,6 +253,24 @@ TEST_F(ServiceTest, StreamsInOrder) {
     EXPECT_EQ(loop_.timers(), 0U);
 }
 
+TEST_F(ServiceTest, StreamsSayWhereTheTimeWent) {
+    auto& r = post_stream();
+    const MonoNs asked = engine_.request->received_ns;
+    push(Prepared{12});
+    loop_.advance_ms(30);
+    push(Text{"Hel", 1, asked + 10 * kNsPerMs, asked + 29 * kNsPerMs});
+    EXPECT_EQ(r.header("server-timing"),
+              "dispatch;dur=0.000, queue;dur=10.000, prefill;dur=19.000, ttft;dur=30.000");
+
+    auto& silent = post_stream();  // its first token ends it
+    Done done = done_event(StopReason::kEndTurn, 12, 0);
+    done.admitted_ns = engine_.request->received_ns + 1 * kNsPerMs;
+    done.prefill_done_ns = done.first_token_ns = engine_.request->received_ns + 3 * kNsPerMs;
+    push(done);
+    EXPECT_EQ(silent.header("server-timing"),
+              "dispatch;dur=0.000, queue;dur=1.000, prefill;dur=2.000, ttft;dur=3.000");
+}
+
 TEST_F(ServiceTest, OneWakeUpIsOneWrite) {
     auto& r = post_stream();
     engine_.stream->try_push(Prepared{1});
@@ -269,6 +287,7 @@ TEST_F(ServiceTest, HeadLeavesAfterTheDelayAndPingsFollow) {
     EXPECT_EQ(r.heads, 0);
     loop_.advance_ms(1);
     EXPECT_EQ(r.heads, 1);
+    EXPECT_EQ(r.header("server-timing"), "dispatch;dur=0.000");  // no more is known
     EXPECT_EQ(names_of(parse_sse(r.body)), "ping ");
     push(Prepared{7});
     EXPECT_EQ(names_of(parse_sse(r.body)), "ping message_start ");

@@ -47,7 +47,8 @@ void LlamaEngine::prefill_done(Sequence& sequence, MonoNs now) {
 
 void LlamaEngine::send(Sequence& sequence, std::string&& text) {
     if (text.empty()) return;
-    Event event = Text{std::move(text), sequence.sampled()};
+    Event event =
+        Text{std::move(text), sequence.sampled(), sequence.admitted_ns, sequence.prefill_done_ns};
     if (!sequence.starved() && sequence.stream->try_push(std::move(event))) return;
     sequence.unsent += std::get<Text>(event).delta;
 }

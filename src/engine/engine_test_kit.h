@@ -27,7 +27,8 @@ struct Answer {
     std::string text;
     std::optional<Done> done;
     std::optional<Error> failed;
-    int texts = 0;  // events
+    int texts = 0;                                // events
+    MonoNs admitted_ns = 0, prefill_done_ns = 0;  // as the first of them says
 };
 
 inline Answer wait_for(Stream& stream, int seconds = 60) {
@@ -43,7 +44,10 @@ inline Answer wait_for(Stream& stream, int seconds = 60) {
             answer.prepared = prepared->input_tokens;
         if (auto* text = std::get_if<Text>(&event)) {
             answer.text += text->delta;
-            ++answer.texts;
+            if (answer.texts++ == 0) {
+                answer.admitted_ns = text->admitted_ns;
+                answer.prefill_done_ns = text->prefill_done_ns;
+            }
         }
         if (auto* done = std::get_if<Done>(&event)) return answer.done = *done, answer;
         if (auto* failed = std::get_if<Failed>(&event))

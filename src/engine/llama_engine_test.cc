@@ -63,6 +63,8 @@ TEST(LlamaEngine, Answers) {
     EXPECT_EQ(answer.done->usage.input_tokens, answer.prepared);
     EXPECT_GT(answer.done->usage.output_tokens, 0);
     EXPECT_LE(answer.done->admitted_ns, answer.done->prefill_done_ns);
+    EXPECT_EQ(answer.admitted_ns, answer.done->admitted_ns);
+    EXPECT_EQ(answer.prefill_done_ns, answer.done->prefill_done_ns);
     EXPECT_LE(answer.done->first_token_ns, answer.done->done_ns);
 }
 

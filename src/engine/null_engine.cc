@@ -36,7 +36,7 @@ struct Sequence {
     bool paused = false;
     bool gone = false;
     MonoNs due = 0;
-    MonoNs admitted_ns = 0, first_token_ns = 0;
+    MonoNs admitted_ns = 0, prefill_done_ns = 0, first_token_ns = 0;
 };
 
 using SequencePtr = std::shared_ptr<Sequence>;
@@ -270,7 +270,7 @@ void NullEngine::fill_slots(MonoNs now) {
         const SequencePtr sequence = waiting_.take(now);
         if (end_if_over(sequence, now)) continue;
         sequence->admitted_ns = now;
-        sequence->due = now + sequence->script.prefill_ns;
+        sequence->due = sequence->prefill_done_ns = now + sequence->script.prefill_ns;
         prompt_tokens_.fetch_add(static_cast<std::uint64_t>(sequence->input_tokens),
                                  std::memory_order_relaxed);
         running_.push_back(sequence);
@@ -335,7 +335,8 @@ void NullEngine::end(Sequence& sequence) {
 
 bool NullEngine::send(Sequence& sequence, std::string&& text) {
     if (text.empty()) return true;
-    Event event = Text{std::move(text), sequence.sampled};
+    Event event =
+        Text{std::move(text), sequence.sampled, sequence.admitted_ns, sequence.prefill_done_ns};
     if (sequence.stream->try_push(std::move(event))) return true;
     sequence.unsent = std::move(std::get<Text>(event).delta);
     sequence.paused = true;
@@ -361,7 +362,7 @@ void NullEngine::finish(Sequence& sequence, StopReason reason, MonoNs now) {
                   .cache_read_tokens = 0,
                   .output_tokens = sequence.sampled};
     done.admitted_ns = sequence.admitted_ns;
-    done.prefill_done_ns = sequence.admitted_ns + sequence.script.prefill_ns;
+    done.prefill_done_ns = sequence.prefill_done_ns;
     done.first_token_ns = sequence.first_token_ns;
     done.done_ns = now;
     end(sequence);

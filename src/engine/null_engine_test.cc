@@ -40,6 +40,17 @@ TEST(NullEngine, AnswersAsScripted) {
     EXPECT_EQ(answer.texts, 3);
 }
 
+TEST(NullEngine, TheFirstTextSaysWhenItsPromptWasDone) {
+    auto engine = make("null:prefill_ms=5,tokens=2");
+    const MonoNs asked = mono_now();
+    const Answer answer = answer_of(*engine, ask("hello"));
+    ASSERT_TRUE(answer.done);
+    EXPECT_GE(answer.admitted_ns, asked);
+    EXPECT_EQ(answer.prefill_done_ns, answer.admitted_ns + 5 * kNsPerMs);
+    EXPECT_EQ(answer.admitted_ns, answer.done->admitted_ns);
+    EXPECT_EQ(answer.prefill_done_ns, answer.done->prefill_done_ns);
+}
+
 TEST(NullEngine, DirectivesOverrideTheConfig) {
     auto engine = make("null");
     const Answer answer = answer_of(*engine, ask("null:tokens=2 end=max_tokens text=a b c"));

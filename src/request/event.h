@@ -40,6 +40,10 @@ struct Prepared {
 struct Text {
     std::string delta;
     std::int32_t output_tokens = 0;  // cumulative
+    // As in Done, for the head of a stream, which leaves with the first text. On every one: which
+    // of them will be the first that is not held back costs more to know than to copy 16 bytes, and
+    // an Event is as large as a Done anyway.
+    MonoNs admitted_ns = 0, prefill_done_ns = 0;
 };
 
 struct Done {

@@ -398,7 +398,14 @@ def test_trace_context(own):
     assert trace != parent[3:35]
     ignored = hinted(own, own.plain, traceparent="00-zz")
     assert ignored.status == 200 and "traceparent" not in ignored.headers
-    assert all(word in answer.headers["server-timing"] for word in ("dispatch", "queue", "prefill", "ttft", "total"))
+
+
+@pytest.mark.parametrize("streamed, ends", [(False, ["total"]), (True, [])])
+def test_server_timing(own, streamed, ends):
+    answer = post(own, {**null_params("tokens=2 prefill_ms=20"), "stream": streamed}, headers=as_key(own.plain))
+    timing = dict(part.split(";dur=") for part in answer.headers["server-timing"].split(", "))
+    assert list(timing) == ["dispatch", "queue", "prefill", "ttft", *ends]
+    assert 20 <= float(timing["prefill"]) <= float(timing["ttft"])
 
 
 # --- order ---------------------------------------------------------------------------------------
