@@ -129,12 +129,6 @@ api::Admission::Terms HeadAdmission::terms() const {
         terms.promise = promise();
     terms.expected_output = expected_output();
     terms.buffering = buffering_;
-    if (parent_) {
-        terms.trace_parent.assign(parent_->trace_id.data(), parent_->trace_id.size());
-        terms.trace_parent += '-';
-        terms.trace_parent.append(parent_->span_id.data(), parent_->span_id.size());
-        terms.sampled = parent_->sampled;
-    }
     return terms;
 }
 

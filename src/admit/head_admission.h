@@ -14,7 +14,6 @@
 
 #include "admit/admit_table.h"
 #include "admit/hints.h"
-#include "admit/trace.h"
 #include "api/head_policy.h"
 
 namespace zerohop::admit {
@@ -44,7 +43,6 @@ class HeadAdmission final : public api::Admission {
     Priority priority() const { return priority_; }
     bool skeleton() const { return skeleton_; }                   // x-anthropic-debug: skeleton
     std::optional<bool> buffering() const { return buffering_; }  // x-anthropic-stream-buffering
-    const std::optional<TraceParent>& trace_parent() const { return parent_; }
     // max(hint, learned): of the prompt's structure once that is known, else of the key.
     std::int32_t expected_output() const;
 
@@ -108,7 +106,6 @@ class HeadAdmission final : public api::Admission {
     std::int64_t content_length_ = -1;
     bool counts_only_ = false;    // count_tokens: no first token to be late with
     std::uint32_t start_ms_ = 0;  // as last read before it was queued itself
-    std::optional<TraceParent> parent_;
     std::array<StructureKey, 3> structure_{};
     SoftHold hold_;
     Price charged_;

@@ -199,7 +199,6 @@ Result<std::unique_ptr<HeadAdmission>> HeadDecider::decide_head(const wire::Requ
     if (!hints) return std::unexpected(hints.error());
     a.skeleton_ = hints->skeleton;
     a.buffering_ = hints->buffering;
-    if (!fields.traceparent.empty()) a.parent_ = parse_traceparent(fields.traceparent);
     if (route == Route::kAdmin && a.key() != nullptr && !a.key()->admin)
         return fail(
             Code::kPermission, "admit",

@@ -138,10 +138,7 @@ TEST_F(Decider, HintChoosesInstanceLaneAndPriority) {
                                     {"x-anthropic-rate-hint", "tokens=700;priority=high"},
                                     {"x-anthropic-cuda-stream", "Low-Latency"},
                                     {"x-anthropic-debug", "skeleton"},
-                                    {"x-anthropic-stream-buffering", "off"},
-                                    {"traceparent",
-                                     "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b"
-                                     "7-01"}}));
+                                    {"x-anthropic-stream-buffering", "off"}}));
     const HeadAdmission* a = admission_of(d.admission.get());
     ASSERT_NE(a, nullptr);
     EXPECT_EQ(a->model()->id, "big");
@@ -150,7 +147,6 @@ TEST_F(Decider, HintChoosesInstanceLaneAndPriority) {
     EXPECT_EQ(a->expected_output(), 700);
     EXPECT_TRUE(a->skeleton());
     EXPECT_EQ(a->buffering(), false);
-    EXPECT_TRUE(a->trace_parent());
     EXPECT_TRUE(a->has_soft_reservation());
     EXPECT_EQ(decider_->soft_kv_tokens("big"), 400 / 4 + 700);
 }

@@ -194,8 +194,6 @@ HeadFields scan_head(const wire::RequestHead& head) {
             }
         } else if (name == "authorization") {
             note_credential(fields, fields.authorization, header.value);
-        } else if (name == "traceparent" && fields.traceparent.empty()) {
-            fields.traceparent = header.value;
         }
     }
     return fields;

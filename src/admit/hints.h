@@ -30,7 +30,7 @@ inline constexpr std::size_t kHintHeaders = 5;
 
 // What scan_head found; nothing is judged yet, so that who asks can be settled first.
 struct HeadFields {
-    std::string_view x_api_key, authorization, traceparent;
+    std::string_view x_api_key, authorization;
     bool two_keys = false;  // x-api-key or authorization came twice with different values
     std::array<std::string_view, kHintHeaders> hints{};
     std::array<std::string_view, kHintHeaders> names{};  // as sent, for messages; "": absent

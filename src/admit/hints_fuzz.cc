@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "admit/hints.h"
-#include "admit/trace.h"
+#include "api/trace.h"
 #include "base/check.h"
 
 using namespace zerohop;
@@ -35,10 +35,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         head.headers.push_back({kNames[which], std::string(line.substr(1))});
     }
     const HeadFields fields = scan_head(head);
-    if (const auto parent = parse_traceparent(fields.traceparent)) {
-        const std::string again =
-            make_traceparent({parent->trace_id.data(), 32}, {parent->span_id.data(), 16}, true);
-        ZH_CHECK(parse_traceparent(again));
+    if (const auto parent = api::trace_parent_of(head)) {
+        const std::string again = api::make_traceparent({parent->trace_id.data(), 32},
+                                                        {parent->span_id.data(), 16}, true);
+        ZH_CHECK(api::parse_traceparent(again));
     }
     const auto hints = parse_hints(fields);
     if (!hints) {

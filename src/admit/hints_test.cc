@@ -2,11 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include <set>
 #include <string>
 
 #include "admit/topology.h"
-#include "admit/trace.h"
 
 namespace zerohop::admit {
 namespace {
@@ -135,40 +133,6 @@ TEST(Hints, CredentialsAreFoundAndContradictionsSeen) {
     EXPECT_FALSE(fields.two_keys);
     head.headers.push_back({"x-api-key", "c"});
     EXPECT_TRUE(scan_head(head).two_keys);
-}
-
-TEST(Trace, ParsesTheStandardsExamplesAndNothingElse) {
-    const std::string good = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
-    const auto parent = parse_traceparent(good);
-    ASSERT_TRUE(parent);
-    EXPECT_EQ(std::string(parent->trace_id.begin(), parent->trace_id.end()),
-              "4bf92f3577b34da6a3ce929d0e0e4736");
-    EXPECT_EQ(std::string(parent->span_id.begin(), parent->span_id.end()), "00f067aa0ba902b7");
-    EXPECT_TRUE(parent->sampled);
-    EXPECT_FALSE(parse_traceparent(good.substr(0, 53) + "00")->sampled);
-    EXPECT_TRUE(parse_traceparent("01" + good.substr(2) + "-later"));
-    EXPECT_TRUE(parse_traceparent("cc" + good.substr(2)));
-    for (const std::string& bad : std::vector<std::string>{
-             "", good + "-x", "ff" + good.substr(2), "01" + good.substr(2) + "x",
-             good.substr(0, 54), "0g" + good.substr(2),
-             "00-4BF92F3577B34DA6A3CE929D0E0E4736-00f067aa0ba902b7-01",
-             "00-" + std::string(32, '0') + good.substr(35),
-             good.substr(0, 36) + std::string(16, '0') + "-01", "00_" + good.substr(3)})
-        EXPECT_FALSE(parse_traceparent(bad)) << bad;
-}
-
-TEST(Trace, IdsAreWellFormedAndUnique) {
-    TraceIds a, b;
-    std::set<std::string> seen;
-    for (int i = 0; i < 20'000; ++i) {
-        char trace[32], span[16];
-        (i % 2 == 0 ? a : b).next_trace_id(trace);
-        a.next_span_id(span);
-        const std::string text =
-            make_traceparent({trace, sizeof trace}, {span, sizeof span}, i % 3 == 0);
-        ASSERT_TRUE(parse_traceparent(text)) << text;
-        ASSERT_TRUE(seen.insert(std::string(trace, sizeof trace)).second);
-    }
 }
 
 TopologyConfig config() {

@@ -16,7 +16,8 @@ namespace zerohop::api {
 struct AnswerContext {
     std::string request_id;             // "req_…"
     std::string trace_id;               // 32 hex digits
-    std::vector<wire::Header> headers;  // policy's and CORS, on every answer
+    std::string trace_parent;           // the caller's "<trace id>-<span id>", or ""
+    std::vector<wire::Header> headers;  // traceparent, policy's and CORS, on every answer
     bool accept_gzip = false;
     bool head_only = false;          // the method is HEAD: no body bytes
     bool openai_request_id = false;  // also `x-request-id`, which that SDK reads

@@ -36,8 +36,6 @@ class Admission {
         FirstTokenPromise promise;         // that is left to the engine to keep
         std::int32_t expected_output = 0;  // tokens; 0: nothing is known
         std::optional<bool> buffering;     // x-anthropic-stream-buffering
-        std::string trace_parent;          // caller's "<trace id>-<span id>" (traceparent), or ""
-        bool sampled = false;              // its flag
     };
 
     virtual ~Admission() = default;

@@ -39,6 +39,23 @@ RandomBytes& random_bytes() {
     return bytes;
 }
 
+// Two lower-case hex digits per byte, never all zero.
+std::string hex_id(int bytes) {
+    constexpr std::string_view kHex = "0123456789abcdef";
+    std::string id;
+    bool zero = true;
+    do {
+        id.clear();
+        for (int i = 0; i < bytes; ++i) {
+            const std::uint8_t byte = random_bytes().next();
+            zero = zero && byte == 0;
+            id += kHex[byte >> 4];
+            id += kHex[byte & 15];
+        }
+    } while (zero);
+    return id;
+}
+
 }  // namespace
 
 std::string new_id(std::string_view prefix) {
@@ -56,20 +73,8 @@ std::string new_id(std::string_view prefix) {
     return id;
 }
 
-std::string new_trace_id() {
-    constexpr std::string_view kHex = "0123456789abcdef";
-    std::string id;
-    bool zero = true;
-    do {
-        id.clear();
-        for (int i = 0; i < 16; ++i) {
-            const std::uint8_t byte = random_bytes().next();
-            zero = zero && byte == 0;
-            id += kHex[byte >> 4];
-            id += kHex[byte & 15];
-        }
-    } while (zero);
-    return id;
-}
+std::string new_trace_id() { return hex_id(16); }
+
+std::string new_span_id() { return hex_id(8); }
 
 }  // namespace zerohop::api

@@ -15,4 +15,7 @@ std::string new_id(std::string_view prefix);
 // 32 lower-case hex digits (W3C trace-id shape), never all zero.
 std::string new_trace_id();
 
+// 16 of them (W3C parent-id shape), likewise.
+std::string new_span_id();
+
 }  // namespace zerohop::api

@@ -132,12 +132,7 @@ void MessagesExchange::submit(ParsedMessages parsed) {
     request->priority = terms.priority;
     request->promise = terms.promise;
     request->expected_output = std::min(terms.expected_output, request->max_tokens);
-    request->trace_parent = terms.trace_parent;
-    if (!terms.trace_parent.empty())
-        head_.answer.headers.push_back(
-            {"traceparent",
-             fmt::format("00-{}-{}-{}", head_.answer.trace_id, new_trace_id().substr(0, 16),
-                         terms.sampled ? "01" : "00")});
+    request->trace_parent = head_.answer.trace_parent;
     max_tokens_ = request->max_tokens;
     max_total_tokens_ = request->max_total_tokens;
     merge_ = terms.buffering.value_or(head_.version == Version::k2024_07_15);

@@ -9,6 +9,7 @@
 #include "api/models.h"
 #include "api/reload_exchange.h"
 #include "api/token_exchange.h"
+#include "api/trace.h"
 
 namespace zerohop::api {
 namespace {
@@ -84,6 +85,16 @@ Error unknown_version(std::string_view value) {
         .origin = "api"};
 }
 
+// Of those that have one value, two are as good as none: which one is meant is not for us to guess.
+Status check_said_once(const wire::RequestHead& head) {
+    for (const std::string_view name : {"anthropic-version", "content-type", "content-encoding",
+                                        "x-anthropic-skeleton", "x-zerohop-skeleton"})
+        if (head.differs(name))
+            return fail(Code::kInvalidRequest, "api",
+                        std::string(name) + ": was sent twice with different values; send one");
+    return {};
+}
+
 // application/json, whatever its parameters.
 Status check_content_type(const wire::RequestHead& head) {
     const std::string_view value = head.header("content-type");
@@ -106,6 +117,11 @@ AnswerContext Service::make_context(const wire::RequestHead& head) const {
     context.trace_id = new_trace_id();
     context.accept_gzip = accepts_gzip(head.header("accept-encoding"));
     context.head_only = head.method == "HEAD";
+    if (const auto parent = trace_parent_of(head)) {
+        context.trace_parent = parent->ids();
+        context.headers.push_back(
+            {"traceparent", make_traceparent(context.trace_id, new_span_id(), parent->sampled)});
+    }
     add_cors(head, context);
     return context;
 }
@@ -163,6 +179,7 @@ std::unique_ptr<wire::Exchange> Service::answer(const wire::RequestHead& head,
     }
     std::ranges::move(decision->response_headers, std::back_inserter(context.headers));
     if (auto ok = check_size(head, decision->principal); !ok) return refuse(ok.error());
+    if (auto ok = check_said_once(head); !ok) return refuse(ok.error());
 
     if (route->id == RouteId::kToken)
         return std::make_unique<TokenExchange>(

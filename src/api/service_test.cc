@@ -131,6 +131,60 @@ TEST_F(ServiceTest, SizeBeforeVersionBeforeContentType) {
     EXPECT_EQ(responder_->continues, 0);
 }
 
+TEST_F(ServiceTest, EveryAnswerContinuesTheCallersTrace) {
+    const std::string parent = "4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7";
+    const auto traced = [&](std::string method, std::string target, std::string flags) {
+        auto head = head_of(std::move(method), std::move(target));
+        set(head, "traceparent", "00-" + parent + "-" + flags);
+        return head;
+    };
+    const auto check = [](const FakeResponder& r, int status, std::string_view flags) {
+        EXPECT_EQ(r.head.status, status);
+        const std::string ours = r.header("traceparent");
+        EXPECT_EQ(ours.substr(0, 36), "00-" + r.header("x-anthropic-trace-id") + "-") << ours;
+        EXPECT_EQ(ours.substr(52), "-" + std::string(flags));
+    };
+    check(send(traced("GET", "/v1/models", "00")), 200, "00");
+    check(send(traced("GET", "/healthz", "01")), 200, "01");
+    check(send(traced("GET", "/nowhere", "01")), 404, "01");
+    check(send(traced("GET", "/v1/messages", "01")), 405, "01");
+    policy_.refusal = Error{.code = Code::kAuthentication, .detail = "no", .origin = "t"};
+    check(send(traced("POST", "/v1/messages", "01")), 401, "01");
+    policy_.refusal.reset();
+    send(traced("POST", "/v1/messages", "01"));
+    exchange_->on_body("{");
+    exchange_->on_body_end();
+    check(*responder_, 400, "01");
+    send(traced("POST", "/v1/messages", "01"));
+    exchange_->on_body(body_of(""));
+    exchange_->on_body_end();
+    EXPECT_EQ(engine_.request->trace_parent, parent);
+    push(done_event(StopReason::kEndTurn, 1, 1));
+    check(*responder_, 200, "01");
+    auto head = traced("GET", "/v1/models", "01");
+    head.headers.push_back({"traceparent", "00-" + parent + "-00"});  // which one?
+    EXPECT_EQ(send(head).header("traceparent"), "(absent)");
+    set(head, "traceparent", "00-zz");
+    EXPECT_EQ(send(head).header("traceparent"), "(absent)");
+}
+
+TEST_F(ServiceTest, HeadersOfOneValueAreSaidOnce) {
+    for (const char* name :
+         {"anthropic-version", "content-type", "content-encoding", "x-anthropic-skeleton"}) {
+        auto head = head_of("POST", "/v1/messages");
+        if (!head.has(name)) set(head, name, "gzip");
+        const std::string value(head.header(name));
+        head.headers.push_back({name, value});
+        EXPECT_EQ(send(head).heads, 0) << name;
+        head.headers.push_back({name, value == "2026-10-21" ? "2023-06-01" : "identity"});
+        EXPECT_EQ(error_of(send(head), 400, "invalid_request_error"),
+                  std::string(name) + ": was sent twice with different values; send one");
+    }
+    auto models = head_of("GET", "/v1/models");
+    models.headers.push_back({"anthropic-version", "2023-06-01"});
+    error_of(send(models), 400, "invalid_request_error");
+}
+
 TEST_F(ServiceTest, BytesThatAreNotUtf8DoNotReachTheAnswer) {
     auto head = head_of("POST", "/v1/messages");
     set(head, "anthropic-version", "\xff\xfe");

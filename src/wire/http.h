@@ -53,6 +53,19 @@ struct RequestHead {
             if (h.name == name) return true;
         return false;
     }
+    // Whether a header came more than once and with different values, so that header() tells only a
+    // part of what was said.
+    bool differs(std::string_view name) const {
+        const Header* first = nullptr;
+        for (const Header& h : headers) {
+            if (h.name != name) continue;
+            if (first == nullptr)
+                first = &h;
+            else if (h.value != first->value)
+                return true;
+        }
+        return false;
+    }
     std::string_view path() const { return std::string_view(target).substr(0, target.find('?')); }
     std::string_view query() const {
         const auto at = target.find('?');

@@ -382,12 +382,26 @@ def test_head_answers_before_the_body(own):
             assert connection.finish(stream_id).status == status
 
 
+def with_lines(server, *lines, body=b"{}"):
+    """A request with header lines that no dictionary could hold; SMALL's answer otherwise."""
+    with wire.Http1(server) as connection:
+        all_lines = [f"{k}: {v}" for k, v in as_key(server.plain).items()] + [*lines, f"content-length: {len(body)}"]
+        connection.send(("POST /v1/messages HTTP/1.1\r\nhost: x\r\n" + "\r\n".join(all_lines) + "\r\n\r\n").encode() + body)
+        return connection.read_answer()
+
+
 def test_a_hint_in_two_headers_of_one_name(own):
-    with wire.Http1(own) as connection:
-        lines = [f"{k}: {v}" for k, v in as_key(own.plain).items()]
-        lines += ["x-anthropic-rate-hint: tokens=1", "x-anthropic-rate-hint: tokens=2", "content-length: 2"]
-        connection.send(("POST /v1/messages HTTP/1.1\r\nhost: x\r\n" + "\r\n".join(lines) + "\r\n\r\n{}").encode())
-        assert connection.read_answer().status == 400
+    assert with_lines(own, "x-anthropic-rate-hint: tokens=1", "x-anthropic-rate-hint: tokens=2").status == 400
+
+
+@pytest.mark.parametrize("lines", [["anthropic-version: 2024-07-15"], ["content-type: text/plain"],
+                                   ["content-encoding: identity", "content-encoding: gzip"]])
+def test_a_header_of_one_value_said_twice(own, lines):
+    name = lines[0].split(":")[0]
+    refused = with_lines(own, *lines)
+    assert refused.status == 400 and name in refused.error["message"] and "twice" in refused.error["message"]
+    same = f"{name}: {as_key(own.plain)[name]}" if name in as_key(own.plain) else lines[0]
+    assert with_lines(own, same, same, body=json.dumps(SMALL).encode()).status == 200
 
 
 def test_trace_context(own):
@@ -398,6 +412,26 @@ def test_trace_context(own):
     assert trace != parent[3:35]
     ignored = hinted(own, own.plain, traceparent="00-zz")
     assert ignored.status == 200 and "traceparent" not in ignored.headers
+    two = with_lines(own, f"traceparent: {parent}", f"traceparent: {parent[:-1]}0", body=json.dumps(SMALL).encode())
+    assert two.status == 200 and "traceparent" not in two.headers
+
+
+@pytest.mark.parametrize("ask, status", [
+    (lambda s, h: request(s, "GET", "/v1/models", headers=h), 200),
+    (lambda s, h: request(s, "GET", "/v1/nowhere", headers=h), 404),
+    (lambda s, h: request(s, "GET", "/v1/messages", headers=h), 405),
+    (lambda s, h: post(s, SMALL, headers={**h, "x-api-key": "wrong"}), 401),
+    (lambda s, h: post(s, SMALL, headers={**h, "x-anthropic-rate-hint": "tokens=x"}), 400),
+    (lambda s, h: post(s, {**SMALL, "max_tokens": -1}, headers=h), 400),
+    (lambda s, h: post(s, {**SMALL, "model": "nothing"}, headers=h), 404),
+    (lambda s, h: post(s, null_params("fail=overloaded"), headers=h), 529),
+    (lambda s, h: request(s, "POST", "/v1/auth/token", headers=h), 200),
+])
+def test_every_answer_continues_the_callers_trace(own, ask, status):
+    answer = ask(own, as_key(own.plain, traceparent="00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00"))
+    assert answer.status == status
+    trace = answer.headers["x-anthropic-trace-id"]
+    assert re.fullmatch(rf"00-{trace}-[0-9a-f]{{16}}-00", answer.headers["traceparent"])
 
 
 @pytest.mark.parametrize("streamed, ends", [(False, ["total"]), (True, [])])

@@ -1,13 +1,10 @@
-#include "admit/trace.h"
+#include "api/trace.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 
-#include "auth/crypto.h"
-
-namespace zerohop::admit {
+namespace zerohop::api {
 namespace {
 
 // Lower-case hex only, at least one digit not zero.
@@ -25,15 +22,13 @@ int hex_value(char c) {
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-void put_hex(std::uint64_t value, char* out) {
-    constexpr char kDigits[] = "0123456789abcdef";
-    for (int i = 15; i >= 0; --i) {
-        out[i] = kDigits[value & 15];
-        value >>= 4;
-    }
-}
-
 }  // namespace
+
+std::string TraceParent::ids() const {
+    std::string out(trace_id.data(), trace_id.size());
+    out += '-';
+    return out.append(span_id.data(), span_id.size());
+}
 
 std::optional<TraceParent> parse_traceparent(std::string_view text) {
     constexpr std::size_t kVersion0 = 55;
@@ -54,32 +49,13 @@ std::optional<TraceParent> parse_traceparent(std::string_view text) {
     return parent;
 }
 
+std::optional<TraceParent> trace_parent_of(const wire::RequestHead& head) {
+    if (head.differs("traceparent")) return {};
+    return parse_traceparent(head.header("traceparent"));
+}
+
 std::string make_traceparent(std::string_view trace_id, std::string_view span_id, bool sampled) {
     return fmt::format("00-{}-{}-{}", trace_id, span_id, sampled ? "01" : "00");
 }
 
-TraceIds::TraceIds() {
-    auth::random_bytes({reinterpret_cast<std::uint8_t*>(state_.data()), sizeof state_});
-    state_[0] |= 1;  // the all-zero state is the one that never moves
-}
-
-std::uint64_t TraceIds::next() {
-    const std::uint64_t result = std::rotl(state_[1] * 5, 7) * 9;
-    const std::uint64_t t = state_[1] << 17;
-    state_[2] ^= state_[0];
-    state_[3] ^= state_[1];
-    state_[1] ^= state_[2];
-    state_[0] ^= state_[3];
-    state_[2] ^= t;
-    state_[3] = std::rotl(state_[3], 45);
-    return result;
-}
-
-void TraceIds::next_trace_id(char (&out)[32]) {
-    put_hex(next(), out);
-    put_hex(next() | 1, out + 16);  // all zeros is not a trace id
-}
-
-void TraceIds::next_span_id(char (&out)[16]) { put_hex(next() | 1, out); }
-
-}  // namespace zerohop::admit
+}  // namespace zerohop::api
