@@ -49,15 +49,18 @@ Status FairQueue::check_bounds(const FairItem& item) const {
     Error error{.code = Code::kOverloaded, .detail = {}, .origin = "admit"};
     error.retry_after_ms = retry_after_ms();
     const auto seconds = (*error.retry_after_ms + 999) / 1000;
+    const std::string queue = bounds_.model.empty()
+                                  ? "the queue"
+                                  : fmt::format("the queue of model \"{}\"", bounds_.model);
     error.detail =
         full ? fmt::format(
-                   "overloaded: {} requests with {} tokens are waiting (limits {} and {}); "
-                   "try again in {} s",
-                   size(), tokens_, max, bounds_.max_tokens, seconds)
+                   "overloaded: {} is full: {} requests with {} tokens are waiting (limits {} and "
+                   "{}); try again in {} s",
+                   queue, size(), tokens_, max, bounds_.max_tokens, seconds)
              : fmt::format(
                    "overloaded: {} requests of workspace \"{}\" are waiting, which is its "
-                   "share of the queue; try again in {} s",
-                   held, item.workspace, seconds);
+                   "share of {}; try again in {} s",
+                   held, item.workspace, queue, seconds);
     return std::unexpected(std::move(error));
 }
 

@@ -56,6 +56,7 @@ class FairQueue {
     struct Bounds {
         std::uint32_t max_requests = 256;
         std::int64_t max_tokens = 1'000'000;
+        std::string model = {};  // whose requests these are, for messages; may be empty
     };
     static constexpr MonoNs kLowDelay = 100 * kNsPerMs;
     static constexpr MonoNs kMaxOvertake = 2 * kNsPerSec;

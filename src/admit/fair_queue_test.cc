@@ -240,21 +240,25 @@ TEST(FairQueue, APlaceIsKeptForAMomentForWhoseTurnItWouldBe) {
 }
 
 TEST(FairQueue, BoundsAnd529) {
-    FairQueue q({.max_requests = 16, .max_tokens = 10'000});
+    FairQueue q({.max_requests = 16, .max_tokens = 10'000, .model = "m"});
     std::uint64_t next = 1;
     // One workspace alone: at most 7/8.
     while (q.push(item(next, "noisy", 10), kStart)) ++next;
     EXPECT_EQ(q.size(), 14U);
     const Status refused = q.push(item(next, "noisy", 10), kStart);
     EXPECT_EQ(refused.error().code, Code::kOverloaded);
-    EXPECT_NE(refused.error().detail.find("noisy"), std::string::npos);
+    EXPECT_EQ(refused.error().detail,
+              "overloaded: 14 requests of workspace \"noisy\" are waiting, which is its share of "
+              "the queue of model \"m\"; try again in 1 s");
     EXPECT_GE(refused.error().retry_after_ms, 1000);
     // Others still get in.
     EXPECT_TRUE(q.push(item(100, "quiet", 10), kStart));
     EXPECT_TRUE(q.push(item(101, "third", 10), kStart));
     const Status full = q.push(item(102, "fourth", 10), kStart);
     ASSERT_FALSE(full);
-    EXPECT_NE(full.error().detail.find("16 requests"), std::string::npos);
+    EXPECT_EQ(full.error().detail,
+              "overloaded: the queue of model \"m\" is full: 16 requests with 160 tokens are "
+              "waiting (limits 16 and 10000); try again in 1 s");
     // A crowded queue gives free places to those below their share.
     for (const std::uint64_t handle : {1, 2, 3}) ASSERT_TRUE(q.remove(handle));
     EXPECT_FALSE(q.push(item(200, "noisy", 10), kStart));

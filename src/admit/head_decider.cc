@@ -9,8 +9,6 @@
 namespace zerohop::admit {
 namespace {
 
-std::string shown(std::string_view text) { return std::string(text.substr(0, 128)); }
-
 Status check_region(const HeadAdmission& a, std::string_view region, std::string_view target) {
     const Topology& topology = a.topology();
     if (region.empty() || topology.is_here(region)) return {};
@@ -18,7 +16,7 @@ Status check_region(const HeadAdmission& a, std::string_view region, std::string
     const Region* there = topology.find_region(region);
     if (there == nullptr) {
         error.detail = fmt::format("region \"{}\" is not known here; this is region \"{}\"",
-                                   shown(region), topology.config().region);
+                                   printable(region), topology.config().region);
     } else if (there->location.empty()) {
         error.detail =
             fmt::format("this is region \"{}\", not \"{}\"", topology.config().region, there->name);
@@ -43,7 +41,7 @@ Result<std::uint8_t> check_lane(const Topology& topology, const Binding& binding
     if (lane < 0)
         return fail(Code::kInvalidRequest, "admit",
                     fmt::format("x-anthropic-cuda-stream: there is no lane \"{}\"; lanes: {}",
-                                shown(name), topology.lane_names()));
+                                printable(name), topology.lane_names()));
     if ((binding.lanes >> lane & 1) == 0)
         return fail(Code::kPermission, "admit",
                     fmt::format("key {} may not use lane \"{}\"; its lanes: {}", binding.key->id,

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -173,6 +174,13 @@ TEST_F(Decider, UnknownNamesSayWhatThereIs) {
     const Error lane = refused(head(plain_.secret, {{"x-anthropic-cuda-stream", "fast"}}));
     EXPECT_EQ(lane.code, Code::kInvalidRequest);
     EXPECT_NE(lane.detail.find("lanes: default, low-latency, batch"), std::string::npos);
+    for (const char* bad : {"a b", "l\xc3\xa4ne", "\"low\""}) {
+        const Error odd = refused(head(plain_.secret, {{"x-anthropic-cuda-stream", bad}}));
+        EXPECT_EQ(odd.code, Code::kInvalidRequest);
+        EXPECT_NE(odd.detail.find("\"; lanes: default, low-latency, batch"), std::string::npos)
+            << bad;
+        EXPECT_TRUE(std::ranges::all_of(odd.detail, [](char c) { return c >= 0x20 && c < 0x7f; }));
+    }
     const Error model = refused(head(plain_.secret, {{"x-anthropic-early-hint", "model=nope"}}));
     EXPECT_EQ(model.code, Code::kNotFound);
     EXPECT_EQ(model.detail, "model \"nope\" is not served here; there are: big, small");

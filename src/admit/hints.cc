@@ -44,25 +44,18 @@ void note_credential(HeadFields& fields, std::string_view& slot, std::string_vie
     }
 }
 
-// Quoted for a message: at most 64 bytes, anything but printable ASCII as "?".
-std::string shown(std::string_view value) {
-    std::string out(value.substr(0, 64));
-    for (char& c : out)
-        if (c < 0x20 || c > 0x7e || c == '"') c = '?';
-    if (value.size() > 64) out += "…";
-    return out;
-}
-
 std::unexpected<Error> malformed(std::string_view header, std::string_view key,
                                  std::string_view value, std::string_view expected) {
     return fail(Code::kInvalidRequest, "admit",
                 key.empty() ? fmt::format("{}: \"{}\" is not valid: expected {}", header,
-                                          shown(value), expected)
+                                          printable(value), expected)
                             : fmt::format("{}: {}: \"{}\" is not valid: expected {}", header, key,
-                                          shown(value), expected));
+                                          printable(value), expected));
 }
 
-// A name or id: 1 to 128 printable ASCII characters, no blanks, quotes or commas.
+// A name or id.
+constexpr std::string_view kWord =
+    "1 to 128 printable ASCII characters, none of them a blank, a quote, a comma or \"=\"";
 bool is_word(std::string_view text) {
     if (text.empty() || text.size() > 128) return false;
     for (const char c : text)
@@ -92,7 +85,7 @@ Status each_pair(std::string_view text, Fn&& fn) {
 // A key given twice must say the same both times.
 Status set_word(std::string_view header, std::string_view key, std::string_view value,
                 std::string_view& slot) {
-    if (!is_word(value)) return malformed(header, key, value, "1 to 128 ASCII characters");
+    if (!is_word(value)) return malformed(header, key, value, kWord);
     if (!slot.empty() && !equal_ignoring_case(slot, value))
         return malformed(header, key, value, "one value, not two");
     slot = value;
@@ -149,7 +142,6 @@ Status parse_one(HintHeader which, std::string_view header, std::string_view tex
         case HintHeader::kRateHint:
             return parse_rate_hint(header, text, out);
         case HintHeader::kLane:
-            if (!is_word(text)) return malformed(header, "", text, "the name of a lane");
             out.lane = text;
             return {};
         case HintHeader::kDebug:
@@ -171,6 +163,14 @@ Status parse_one(HintHeader which, std::string_view header, std::string_view tex
 }
 
 }  // namespace
+
+std::string printable(std::string_view value) {
+    std::string out(value.substr(0, 64));
+    for (char& c : out)
+        if (c < 0x20 || c > 0x7e || c == '"') c = '?';
+    if (value.size() > 64) out += "…";
+    return out;
+}
 
 bool equal_ignoring_case(std::string_view a, std::string_view b) {
     if (a.size() != b.size()) return false;

@@ -4,6 +4,8 @@
 //     rate-hint:         tokens=N;priority=high|normal|low
 //     debug:             skeleton                      stream-buffering:  on | off
 //
+// Whether there is a lane of that name is for those to say who know the lanes.
+//
 // Each as `x-anthropic-…` or `x-zerohop-…`; both, or one of them twice, with different values is
 // 400. Keys and values are case-insensitive ASCII; pairs are separated by ";", blanks around each
 // are ignored. An empty header is as good as none, one longer than 256 bytes is ignored, and so is
@@ -15,6 +17,7 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "base/error.h"
@@ -49,6 +52,9 @@ struct Hints {
 };
 // Fails with kInvalidRequest.
 Result<Hints> parse_hints(const HeadFields& fields);
+
+// For messages: at most 64 bytes, anything but printable ASCII (and a quote) as "?".
+std::string printable(std::string_view value);
 
 bool equal_ignoring_case(std::string_view a, std::string_view b);  // ASCII
 

@@ -47,7 +47,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     }
     ZH_CHECK(hints->model.size() <= 128 && hints->region.size() <= 128);
     ZH_CHECK(!hints->tokens || *hints->tokens >= 0);
-    for (const std::string_view word : {hints->model, hints->region, hints->lane})
+    for (const std::string_view word : {hints->model, hints->region})
         for (const char c : word) ZH_CHECK(c > 0x20 && c < 0x7f);
     return 0;
 }

@@ -58,7 +58,8 @@ LlamaEngine::LlamaEngine(const LlamaOptions& options, std::shared_ptr<const Mode
       separate_calls_(!model_->on_gpu),
       waiting_({.bounds = {.max_requests =
                                static_cast<std::uint32_t>(std::max(options.queue_requests, 1)),
-                           .max_tokens = options.queue_tokens},
+                           .max_tokens = options.queue_tokens,
+                           .model = info_.id},
                 .gauge = options.gauge,
                 .reserved = options.lane_reserved,
                 .slots = static_cast<std::uint32_t>(plan.sequences)}),

@@ -376,6 +376,9 @@ TEST(LlamaEngine, QueueBoundsDeadlineDrainAndStop) {
     ASSERT_TRUE(refused.failed);
     EXPECT_EQ(refused.failed->code, Code::kOverloaded);
     EXPECT_GE(refused.failed->retry_after_ms.value_or(0), 1000);
+    EXPECT_TRUE(refused.failed->detail.starts_with("overloaded: the queue of model \"" +
+                                                   engine->info().id + "\" is full"))
+        << refused.failed->detail;
     EXPECT_EQ(wait_for(*waiting).failed->code, Code::kTimeout);
     engine->drain();
     EXPECT_EQ(answer_of(*engine, ask("Hello")).failed->code, Code::kUnavailable);

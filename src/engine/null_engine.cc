@@ -54,7 +54,8 @@ class NullEngine final : public EnginePort {
                const std::shared_ptr<admit::QueueGauge>& gauge)
         : config_(std::move(config)),
           waiting_({.bounds = {.max_requests = std::max(config_.queue, 1U),
-                               .max_tokens = std::int64_t{1} << 60},
+                               .max_tokens = std::int64_t{1} << 60,
+                               .model = config_.id},
                     .gauge = gauge,
                     .reserved = std::move(lane_reserved),
                     .slots = static_cast<std::uint32_t>(config_.slots),
@@ -147,10 +148,13 @@ void NullEngine::submit(RequestPtr request, StreamPtr stream) {
     if (inside_.fetch_add(1, std::memory_order_acq_rel) >=
         config_.slots + config_.queue * waiting_.queues()) {
         inside_.fetch_sub(1, std::memory_order_acq_rel);
+        const std::int64_t retry_ms = config_.script.retry_after_ms;
         return refuse({.code = Code::kOverloaded,
-                       .detail = "the model's queue is full",
+                       .detail = fmt::format(
+                           "overloaded: the queue of model \"{}\" is full; try again in {} s",
+                           config_.id, (retry_ms + 999) / 1000),
                        .origin = "engine",
-                       .retry_after_ms = config_.script.retry_after_ms});
+                       .retry_after_ms = retry_ms});
     }
     auto sequence = std::make_shared<Sequence>();
     sequence->output = OutputText(request->stop_sequences, request->stop_rule);
@@ -258,7 +262,7 @@ void NullEngine::enqueue(SequencePtr&& sequence, MonoNs now) {
     const SequencePtr kept = sequence;
     const Status queued = waiting_.push(std::move(item), lane, std::move(sequence), now);
     if (!queued) {
-        fail_stream(*kept, Code::kOverloaded, queued.error().detail);
+        push_final(*kept->stream, Failed{queued.error()});
         end(*kept);
         return;
     }

@@ -110,7 +110,7 @@ TEST(NullEngine, CountsWithoutQueueing) {
 }
 
 TEST(NullEngine, QueueHasABound) {
-    auto engine = make("null:delay_ms=50,tokens=1000,slots=1,queue=1,retry_after_ms=700");
+    auto engine = make("null:delay_ms=50,tokens=1000,slots=1,queue=1,retry_after_ms=700,id=m");
     std::vector<StreamPtr> streams;
     for (int i = 0; i < 3; ++i) {
         streams.push_back(std::make_shared<Stream>(nullptr, nullptr));
@@ -120,6 +120,8 @@ TEST(NullEngine, QueueHasABound) {
     ASSERT_TRUE(refused.failed);
     EXPECT_EQ(refused.failed->code, Code::kOverloaded);
     EXPECT_EQ(refused.failed->retry_after_ms, 700);
+    EXPECT_EQ(refused.failed->detail,
+              "overloaded: the queue of model \"m\" is full; try again in 1 s");
     streams[0]->cancel(CancelReason::kDisconnect);
     streams[1]->cancel(CancelReason::kDisconnect);
     for (int i = 0; i < 200 && engine->stats_approx().cancelled < 2; ++i)

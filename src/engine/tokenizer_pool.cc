@@ -53,7 +53,11 @@ void TokenizerPool::submit(RequestPtr request, StreamPtr stream) {
             return;
         }
     }
-    if (full) return refuse(*stream, Code::kOverloaded, "too many requests wait to be tokenized");
+    if (full)
+        return refuse(*stream, Code::kOverloaded,
+                      fmt::format("overloaded: too many requests of model \"{}\" wait to be "
+                                  "tokenized; try again in 1 s",
+                                  request->model));
     refuse(*stream, Code::kUnavailable, "shutting down");
 }
 
