@@ -28,6 +28,15 @@ Status check_region(const HeadAdmission& a, std::string_view region, std::string
     return std::unexpected(std::move(error));
 }
 
+// A token only narrows: for one that names a region, the head may not name another.
+Status check_token_region(std::string_view granted, std::string_view region) {
+    if (granted.empty() || region.empty() || equal_ignoring_case(granted, region)) return {};
+    return fail(Code::kPermission, "admit",
+                fmt::format("the token is for region \"{}\"; x-anthropic-early-hint asks for "
+                            "region \"{}\"",
+                            granted, printable(region)));
+}
+
 std::string lanes_of(const Topology& topology, std::uint64_t mask) {
     std::string out;
     for (std::size_t i = 0; i < topology.lanes().size(); ++i)
@@ -129,8 +138,9 @@ Result<std::unique_ptr<HeadAdmission>> HeadDecider::identify(Mine& mine, const H
 
 Status HeadDecider::place(HeadAdmission& a, const Hints& hints,
                           const wire::RequestHead& head) const {
-    const std::string_view region =
-        hints.region.empty() && a.token_ ? std::string_view(a.token_->region) : hints.region;
+    const std::string_view granted = a.token_ ? std::string_view(a.token_->region) : "";
+    if (Status s = check_token_region(granted, hints.region); !s) return s;
+    const std::string_view region = hints.region.empty() ? granted : hints.region;
     if (Status s = check_region(a, region, head.target); !s) return s;
     if (!hints.model.empty()) {
         const Model* model = a.topology().find_model(hints.model);

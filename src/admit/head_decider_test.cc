@@ -501,6 +501,26 @@ TEST_F(Decider, TokensNarrowTheirKey) {
               Code::kPermission);
 }
 
+TEST_F(Decider, ATokensRegionIsNotForTheHeadToChange) {
+    const auto with = [this](const char* region, const char* hint) {
+        const std::string body = std::string(R"({"region_hint":")") + region + "\"}";
+        std::vector<wire::Header> more = {{"authorization", "Bearer " + token_for(boss_, body)}};
+        if (*hint != 0) more.push_back({"x-anthropic-early-hint", hint});
+        return head("", std::move(more));
+    };
+    EXPECT_EQ(refused(with("us", "")).code, Code::kMisdirected);
+    EXPECT_EQ(refused(with("us", "region=US")).code, Code::kMisdirected);
+    const Error e = refused(with("us", "region=eu"));
+    EXPECT_EQ(e.code, Code::kPermission);
+    EXPECT_EQ(e.detail,
+              "the token is for region \"us\"; x-anthropic-early-hint asks for region \"eu\"");
+    EXPECT_EQ(refused(with("eu", "region=us")).code, Code::kPermission);
+    allowed(with("eu", ""));
+    allowed(with("eu", "region=EU"));
+    allowed(head("", {{"authorization", "Bearer " + token_for(boss_)},
+                      {"x-anthropic-early-hint", "region=eu"}}));  // for anywhere
+}
+
 TEST_F(Decider, TokenWishesThatCannotBe) {
     auto d = allowed(head(narrow_.secret, {}, "/v1/auth/token"));
     const HeadAdmission& who = *admission_of(d.admission.get());

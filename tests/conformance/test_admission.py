@@ -126,6 +126,17 @@ def test_token_narrows_and_works(own):
     assert again.status == 403
 
 
+def test_a_tokens_region_is_not_for_the_head_to_change(own):
+    for region, hint, status in (("eu", None, 421), ("eu", "region=eu", 421), ("eu", "region=here", 403),
+                                 ("here", None, 200), ("here", "region=HERE", 200), ("here", "region=eu", 403)):
+        token = token_of(own, own.plain, {"region_hint": region})["access_token"]
+        more = {"x_anthropic_early_hint": hint} if hint else {}
+        answer = post(own, SMALL, headers=headers_for(key=token, **more))
+        assert answer.status == status, (region, hint, answer.body)
+        if status == 403:
+            assert answer.error["type"] == "permission_error" and f'for region "{region}"' in answer.error["message"]
+
+
 def test_model_lists_show_what_may_be_used(own):
     """A key's models and a token's scope narrow the lists; the rest is as if it were not served."""
     def shown(secret):
