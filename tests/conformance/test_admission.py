@@ -1,5 +1,6 @@
 """What the head of a request decides, against the real binary: keys, short-lived tokens, quotas, hints, lanes."""
 import concurrent.futures
+import contextlib
 import json
 import re
 import signal
@@ -393,6 +394,42 @@ def test_head_answers_before_the_body(own):
             stream_id = connection.send_head(headers=headers)
             connection.flush()
             assert connection.finish(stream_id).status == status
+
+
+def head_alone(server, headers):
+    """The answer to a head whose body never comes."""
+    with wire.Http2(server) as connection:
+        stream_id = connection.send_head(headers=headers)
+        connection.flush()
+        return connection.finish(stream_id)
+
+
+@pytest.mark.check(57)
+def test_quota_answers_before_the_body(own):
+    key = own.create_key("team-r", "--rpm", 1)
+    take_up(own, key["secret"], 200)
+    assert post(own, SMALL, headers=as_key(key)).status == 200
+    refused = head_alone(own, as_key(key))
+    assert refused.status == 429 and "1 requests per minute" in refused.error["message"]
+    assert int(refused.headers["retry-after"]) >= 1 and quotas(refused)["requests-remaining"] == "0"
+
+
+@pytest.mark.check(56)
+def test_full_queue_answers_before_the_body_and_after():
+    with contextlib.ExitStack() as held:
+        server = held.enter_context(servers.Server([null_model(slots=1, queue=1)]))
+        for waiting in (0, 1):
+            connection = held.enter_context(wire.Http1(server))
+            body = {**null_params("tokens=1000 delay_ms=50"), "stream": True}
+            connection.send_request("POST", "/v1/messages", headers_for(), json.dumps(body).encode())
+            deadline = time.monotonic() + 10
+            while request(server, "GET", "/readyz").json()["models"][0]["waiting" if waiting else "running"] != 1:
+                assert time.monotonic() < deadline
+                time.sleep(0.02)
+        for refused in (head_alone(server, headers_for(x_anthropic_early_hint=f"model={NULL}")), post(server, SMALL)):
+            assert refused.status == 529 and refused.error["type"] == "overloaded_error"
+            assert f'the queue of model "{NULL}" is full' in refused.error["message"]
+            assert "try again in 1 s" in refused.error["message"] and refused.headers["retry-after"] == "1"
 
 
 def with_lines(server, *lines, body=b"{}"):
