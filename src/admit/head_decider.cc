@@ -169,7 +169,10 @@ Status HeadDecider::charge(HeadAdmission& a, const wire::RequestHead& head, Now 
             fmt::format("the body is {} bytes long, the limit is {}", head.content_length, cap));
     if (Status s = check_load(a); !s) return s;
     if (Status s = a.check_first_token_now(); !s) return s;
-    const Cost probe{.input_tokens = 1, .output_tokens = 1};
+    return charge_request(a, {.input_tokens = 1, .output_tokens = 1}, now);
+}
+
+Status HeadDecider::charge_request(const HeadAdmission& a, const Cost& probe, Now now) const {
     if (const auto refusal = QuotaCharge::charge(a.groups(), {.requests = 1}, probe, now.mono))
         return std::unexpected(a.quota_error(*refusal, now.mono, now.wall));
     return {};
@@ -202,7 +205,10 @@ Result<std::unique_ptr<HeadAdmission>> HeadDecider::decide_head(const wire::Requ
     HeadAdmission& a = **admission;
     a.last_now_ = now.mono;
     const Route route = route_of(head);
-    if (route == Route::kToken) return admission;
+    if (route == Route::kToken) {
+        if (Status s = charge_request(a, {}, now); !s) return std::unexpected(std::move(s).error());
+        return admission;
+    }
     const auto hints = parse_hints(fields);
     if (!hints) return std::unexpected(hints.error());
     a.skeleton_ = hints->skeleton;
@@ -230,7 +236,7 @@ Result<api::HeadDecision> HeadDecider::decide(const wire::RequestHead& head) {
     } else {
         decision.principal.admin = true;  // loopback only: whoever runs the server
     }
-    if (route_of(head) == Route::kWork) {
+    if (const Route route = route_of(head); route == Route::kWork || route == Route::kToken) {
         const Now now = now_of(head);
         decision.response_headers.reserve(12);
         a.append_rate_limits(now.mono, now.wall, decision.response_headers);

@@ -15,9 +15,9 @@
 //                                                  table
 //     control      sweep(now)                      once a second: soft reservations lapse
 //
-// /v1/topology and /v1/config/reload need an admin key. `POST` to anything else but /v1/auth/token
-// is work: it is charged one request and answers with the anthropic-ratelimit headers. The rest is
-// only identified.
+// /v1/topology and /v1/config/reload need an admin key. `POST` to anything else is work, but to
+// /v1/auth/token, which looks at no hint; both are charged one request and answer with the
+// anthropic-ratelimit headers. The rest is only identified.
 //
 // Threads: decide() on any I/O thread, concurrently, without blocking (short mutexes on quotas);
 // the rest on the control thread. The decider outlives all admissions' exchanges only by
@@ -76,6 +76,8 @@ class HeadDecider : public api::HeadPolicy {
                                                     WallNs wall);
     Status place(HeadAdmission& a, const Hints& hints, const wire::RequestHead& head) const;
     Status charge(HeadAdmission& a, const wire::RequestHead& head, Now now) const;
+    // One request; `probe` must be admissible too.
+    Status charge_request(const HeadAdmission& a, const Cost& probe, Now now) const;
     void reserve(HeadAdmission& a, const wire::RequestHead& head, MonoNs now) const;
 
     const Clocks clocks_;

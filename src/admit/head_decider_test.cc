@@ -493,12 +493,26 @@ TEST_F(Decider, TokensNarrowTheirKey) {
     EXPECT_EQ(e.detail.substr(0, 6), "token ");
     allowed(head(plain_.secret));
     allowed(head(plain_.secret));
-    allowed(head(plain_.secret));
     EXPECT_EQ(refused(head(plain_.secret)).code, Code::kRateLimited);
     // A token cannot renew itself.
+    mono_ += 60 * kNsPerSec;
     auto renew = allowed(head("", {{"authorization", bearer}}, "/v1/auth/token"));
     EXPECT_EQ(issue_token(*admission_of(renew.admission.get()), {}, wall_).error().code,
               Code::kPermission);
+}
+
+TEST_F(Decider, ATokenCostsOneRequestOfItsKey) {
+    const wire::RequestHead ask = head(plain_.secret, {}, "/v1/auth/token");
+    for (int left = 4; left >= 0; --left)
+        EXPECT_EQ(value(allowed(ask).response_headers, "anthropic-ratelimit-requests-remaining"),
+                  std::to_string(left));
+    const Error e = refused(ask);
+    EXPECT_EQ(e.code, Code::kRateLimited);
+    EXPECT_NE(e.detail.find("5 requests per minute"), std::string::npos) << e.detail;
+    EXPECT_EQ(value(e, "anthropic-ratelimit-requests-remaining"), "0");
+    EXPECT_EQ(refused(head(plain_.secret)).code, Code::kRateLimited);
+    mono_ += 12 * kNsPerSec;
+    allowed(ask);
 }
 
 TEST_F(Decider, ATokensRegionIsNotForTheHeadToChange) {
@@ -590,7 +604,8 @@ TEST_F(Decider, ExactUnderConcurrencyAndReloads) {
     const auth::KeyWithSecret key = make(busy);
     decider_->install(snapshot(), *Topology::make(config_));
     std::vector<std::string> credentials = {key.secret};
-    for (int i = 0; i < 3; ++i) credentials.push_back(token_for(key));
+    constexpr std::int64_t kTokens = 3;  // a request each
+    for (int i = 0; i < kTokens; ++i) credentials.push_back(token_for(key));
     std::atomic<std::int64_t> admitted{0}, limited{0}, other{0};
     std::atomic<bool> done{false};
     std::thread reloader([&] {
@@ -613,7 +628,7 @@ TEST_F(Decider, ExactUnderConcurrencyAndReloads) {
                 }
             });
         for (std::thread& t : threads) t.join();
-        EXPECT_EQ(admitted, 601 + elapsed * 601 / (60 * kNsPerSec)) << wave;
+        EXPECT_EQ(kTokens + admitted, 601 + elapsed * 601 / (60 * kNsPerSec)) << wave;
         elapsed += 7'654'321'098;
         mono_ = kMono + elapsed;
     }

@@ -127,6 +127,16 @@ def test_token_narrows_and_works(own):
     assert again.status == 403
 
 
+def test_a_token_costs_one_request_of_its_key(own):
+    key = own.create_key("team-s", "--rpm", 2)
+    take_up(own, key["secret"], 200)
+    token = token_of(own, key)["access_token"]
+    assert post(own, SMALL, headers=headers_for(key=token)).status == 200
+    refused = request(own, "POST", "/v1/auth/token", headers={"x-api-key": key["secret"]})
+    assert refused.status == 429 and "2 requests per minute" in refused.error["message"]
+    assert int(refused.headers["retry-after"]) >= 1 and quotas(refused)["requests-remaining"] == "0"
+
+
 def test_a_tokens_region_is_not_for_the_head_to_change(own):
     for region, hint, status in (("eu", None, 421), ("eu", "region=eu", 421), ("eu", "region=here", 403),
                                  ("here", None, 200), ("here", "region=HERE", 200), ("here", "region=eu", 403)):
