@@ -127,7 +127,7 @@ Status Admission::start(const Config& config, std::vector<std::unique_ptr<Engine
 }
 
 void Admission::tick(MonoNs now) {
-    // A broken file was logged, once, by the store.
+    // The store logs a broken file, once per state of it; reload() tells it to who asks.
     if (const Result<bool> changed = keys_.reload(); changed && *changed)
         decider_->install(keys_.snapshot(), topology_);
     decider_->sweep(now);

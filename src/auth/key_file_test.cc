@@ -197,13 +197,19 @@ TEST_F(KeyFileTest, StorePicksChangesUpAndKeepsTheOldOnesWhenTheFileBreaks) {
     ASSERT_FALSE(broken);
     EXPECT_NE(broken.error().detail.find(path_), std::string::npos);
     EXPECT_EQ(store->snapshot(), good);
-    EXPECT_FALSE(*store->reload());  // told once
+    const auto still = store->reload();  // whoever asks again is told again
+    ASSERT_FALSE(still);
+    EXPECT_EQ(still.error().detail, broken.error().detail);
 
     fs::remove(path_);
     EXPECT_FALSE(store->reload());  // a vanished file must not open the door
+    const auto gone = store->reload();
+    ASSERT_FALSE(gone);
+    EXPECT_NE(gone.error().detail.find("no keys any more"), std::string::npos);
     EXPECT_EQ(store->snapshot(), good);
     overwrite(path_, text);
     EXPECT_TRUE(*store->reload());
+    EXPECT_FALSE(*store->reload());
 }
 
 TEST_F(KeyFileTest, StaticKeysJoinThoseOfTheFile) {

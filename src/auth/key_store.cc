@@ -59,23 +59,30 @@ Result<KeyStore> KeyStore::open(std::string path, std::vector<StaticKey> static_
     return store;
 }
 
-Result<bool> KeyStore::reload() {
-    const Stamps now = stamps();
-    if (now == seen_) return false;
-    seen_ = now;
+Result<std::shared_ptr<const KeySnapshot>> KeyStore::load_over_old() const {
     auto snapshot = load();
-    if (!snapshot) {
-        log_error("auth", "keys not re-read, the old ones stay in force: {}",
-                  snapshot.error().detail);
-        return std::unexpected(snapshot.error());
-    }
     // Without keys everybody is let in as the anonymous principal: a file that vanished must not do
     // that.
-    if ((*snapshot)->empty() && !snapshot_->empty()) {
-        log_error("auth", "{} has no keys any more, the old ones stay in force", path_);
+    if (snapshot && (*snapshot)->empty() && !snapshot_->empty())
         return fail(Code::kNotFound, "auth",
                     fmt::format("{} has no keys any more; restart to serve without keys", path_));
+    return snapshot;
+}
+
+Result<bool> KeyStore::reload() {
+    const Stamps now = stamps();
+    if (now == seen_) {
+        if (broken_) return std::unexpected(*broken_);
+        return false;
     }
+    seen_ = now;
+    auto snapshot = load_over_old();
+    if (!snapshot) {
+        broken_ = snapshot.error();
+        log_error("auth", "keys not re-read, the old ones stay in force: {}", broken_->detail);
+        return std::unexpected(*broken_);
+    }
+    broken_.reset();
     snapshot_ = std::move(*snapshot);
     log_info("auth", "keys re-read: {}", snapshot_->keys().size());
     return true;

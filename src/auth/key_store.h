@@ -1,12 +1,13 @@
 // KeyStore: the server's view of the key file, re-read while it runs.
 //
 // Owning thread: control. reload() once a second or on SIGHUP: one stat of each file unless they
-// changed. A broken file changes nothing: the snapshot in force stays, the error is returned (and
-// logged once per state of the file).
+// changed. A broken file changes nothing: the snapshot in force stays, the error is returned as long
+// as the file is as it is, and logged once.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -40,11 +41,14 @@ class KeyStore {
     KeyStore() = default;
     Stamps stamps() const;
     Result<std::shared_ptr<const KeySnapshot>> load() const;
+    // The same, but never fewer than one key where there were some.
+    Result<std::shared_ptr<const KeySnapshot>> load_over_old() const;
 
     std::string path_;
     std::vector<StaticKey> static_keys_;
     TokenSecret fallback_;  // signs when the file has no secret
     Stamps seen_;
+    std::optional<Error> broken_;  // why what was seen is not in force
     std::shared_ptr<const KeySnapshot> snapshot_;
 };
 

@@ -92,6 +92,29 @@ def test_broken_key_file_changes_nothing(own):
     assert post(own, SMALL, headers=as_key(own.plain)).status == 200
 
 
+def test_reload_tells_of_a_broken_key_file_each_time(own):
+    """Also when the server noticed before anybody asked."""
+    def reload():
+        return own.command("config", "reload", "--url", own.base, "--key", own.admin["secret"], check=False)
+    good = own.key_file.read_bytes()
+    try:
+        own.key_file.write_bytes(good[:200])
+        time.sleep(0.8)
+        for outcome in (reload(), reload()):
+            assert outcome.returncode == 1 and str(own.key_file) in outcome.stderr, outcome.stdout
+        own.key_file.unlink()
+        time.sleep(0.8)
+        gone = reload()
+        assert gone.returncode == 1 and "has no keys any more" in gone.stderr
+        assert post(own, SMALL, headers=as_key(own.plain)).status == 200
+        log = own.log_path.read_text()
+        assert log.count("has no keys any more; restart") == 2, log  # one by the key store, one by the reload
+    finally:
+        own.key_file.write_bytes(good)
+        own.key_file.chmod(0o600)
+    assert reload().returncode == 0
+
+
 def test_listener_beyond_loopback_needs_a_key():
     server = servers.Server([null_model()], {"server.listen": [f"0.0.0.0:{servers.free_port()}"]}, keys=(),
                             tls=False, start=False)
