@@ -7,21 +7,44 @@
 
 namespace zerohop::api {
 
-Catalog::Catalog(std::vector<ServedModel> models) : models_(std::move(models)) {
-    for (const ServedModel& model : models_) ZH_CHECK(model.engine != nullptr);
-    std::ranges::sort(models_, [](const ServedModel& a, const ServedModel& b) {
+namespace {
+
+std::vector<ServedModel> newest_first(std::vector<ServedModel> models) {
+    for (const ServedModel& model : models) ZH_CHECK(model.engine != nullptr);
+    std::ranges::sort(models, [](const ServedModel& a, const ServedModel& b) {
         const WallNs x = a.engine->info().created_ns;
         const WallNs y = b.engine->info().created_ns;
         return x != y ? x > y : a.id < b.id;
     });
-    for (std::size_t i = 0; i < models_.size(); ++i) by_name_.emplace(models_[i].id, i);
-    for (std::size_t i = 0; i < models_.size(); ++i)
-        for (const std::string& alias : models_[i].aliases) by_name_.emplace(alias, i);
+    return models;
+}
+
+}  // namespace
+
+Catalog::Catalog(std::vector<ServedModel> models)
+    : models_(newest_first(std::move(models))), by_name_(names_of(models_)) {}
+
+std::shared_ptr<const Catalog::Names> Catalog::names_of(const std::vector<ServedModel>& models) {
+    auto names = std::make_shared<Names>();
+    for (std::size_t i = 0; i < models.size(); ++i) names->emplace(models[i].id, i);
+    for (std::size_t i = 0; i < models.size(); ++i)
+        for (const std::string& alias : models[i].aliases) names->emplace(alias, i);
+    return names;
+}
+
+void Catalog::set_aliases(const std::map<std::string, std::vector<std::string>>& by_id) {
+    std::vector<ServedModel> named = models_;
+    for (ServedModel& model : named) {
+        const auto it = by_id.find(model.id);
+        model.aliases = it == by_id.end() ? std::vector<std::string>() : it->second;
+    }
+    by_name_.store(names_of(named));
 }
 
 const ServedModel* Catalog::find(std::string_view name) const {
-    const auto it = by_name_.find(name);
-    return it == by_name_.end() ? nullptr : &models_[it->second];
+    const Names& names = *readers_.get().get(by_name_);
+    const auto it = names.find(name);
+    return it == names.end() ? nullptr : &models_[it->second];
 }
 
 std::string Catalog::names(const std::function<bool(std::string_view)>& shown) const {

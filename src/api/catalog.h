@@ -1,17 +1,21 @@
 // Catalog: the models this process serves, by public id and alias, in the order lists show them.
 //
-// Immutable after construction, so any thread may read it. Does not own the engines: they outlive
-// it.
+// Any thread may read it: models never change, and the table of names is replaced whole. Does not
+// own the engines: they outlive it.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
+#include "base/per_thread.h"
+#include "base/published.h"
 #include "request/engine_port.h"
 
 namespace zerohop::api {
@@ -19,7 +23,7 @@ namespace zerohop::api {
 struct ServedModel {
     std::string id;  // public id; what answers name
     EnginePort* engine = nullptr;
-    std::vector<std::string> aliases;
+    std::vector<std::string> aliases;  // at first; see Catalog::set_aliases
     // Largest max_tokens a request may ask for. 0: the context size, but at least
     // kDefaultMaxOutput, because agents send 32000 whatever the model; the context then ends the
     // output.
@@ -35,7 +39,11 @@ class Catalog {
 
     const std::vector<ServedModel>& models() const { return models_; }
 
-    // By id or alias; nullptr when nothing is served under that name.
+    // From now on these are the aliases, by model id; of a model that is not named, none. One
+    // thread at a time, while others read.
+    void set_aliases(const std::map<std::string, std::vector<std::string>>& by_id);
+
+    // By id or alias; nullptr when nothing is served under that name. Valid as long as the catalog.
     const ServedModel* find(std::string_view name) const;
 
     // "'a', 'b'" for messages; the first eight of those that are to be shown (empty: all).
@@ -48,8 +56,12 @@ class Catalog {
             return std::hash<std::string_view>{}(s);
         }
     };
+    using Names = std::unordered_map<std::string, std::size_t, Hash, std::equal_to<>>;
+    static std::shared_ptr<const Names> names_of(const std::vector<ServedModel>& models);
+
     std::vector<ServedModel> models_;
-    std::unordered_map<std::string, std::size_t, Hash, std::equal_to<>> by_name_;
+    Published<Names> by_name_;
+    mutable PerThread<Published<Names>::Reader> readers_;
 };
 
 // The cap a request's max_tokens is held to.

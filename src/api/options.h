@@ -16,9 +16,13 @@
 #include "api/head_policy.h"
 #include "api/version.h"
 #include "base/clock.h"
+#include "base/error.h"
 #include "request/principal.h"
 
 namespace zerohop::api {
+
+// What of the new configuration stays as it was until a restart, in words.
+using ReloadOutcome = Result<std::vector<std::string>>;
 
 struct ServiceOptions {
     std::vector<ServedModel> models;
@@ -48,7 +52,7 @@ struct ServiceOptions {
 
     // POST /v1/config/reload of an admin: reads the configuration again and then calls `done` once,
     // on any thread, with how it went. Does not block. Empty: the route is not served.
-    std::function<void(std::function<void(const Status&)> done)> reload;
+    std::function<void(std::function<void(const ReloadOutcome&)> done)> reload;
 
     std::function<bool()> ready;     // empty: always ready
     std::function<bool()> draining;  // empty: never

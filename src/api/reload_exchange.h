@@ -30,7 +30,7 @@ class ReloadExchange final : public wire::Exchange {
     struct Link {
         ReloadExchange* owner = nullptr;  // null once it has ended; I/O thread only
     };
-    void answer(const Status& outcome);
+    void answer(const ReloadOutcome& outcome);
 
     const ServiceOptions& options_;
     wire::Responder& responder_;

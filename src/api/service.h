@@ -4,7 +4,8 @@
 // draining (503), who asks (the HeadPolicy: 401, 403, 429, …), size (413), version, content type
 // and encoding (400, 415). What passes becomes a MessagesExchange or is answered at once.
 //
-// Threads: any number of I/O threads at once; immutable after construction. Outlives its exchanges.
+// Threads: any number of I/O threads at once; immutable after construction but for the names that
+// its catalog knows. Outlives its exchanges.
 // Nothing fails: every outcome is an answer.
 #pragma once
 
@@ -29,6 +30,7 @@ class Service final : public wire::Dispatcher {
                                             wire::Responder& responder) override;
 
     const Catalog& catalog() const { return catalog_; }
+    Catalog& catalog() { return catalog_; }
 
   private:
     std::unique_ptr<wire::Exchange> answer(const wire::RequestHead& head,

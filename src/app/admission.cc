@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "admit/token_endpoint.h"
+#include "app/topology_config.h"
 #include "auth/key_file.h"
 #include "base/log.h"
 
@@ -23,43 +24,6 @@ Result<auth::KeyStore> open_keys(const Config& config) {
     return auth::KeyStore::open(
         config.auth.key_file.empty() ? auth::default_keys_path() : config.auth.key_file,
         std::move(keys));
-}
-
-// "eu=https://eu.example" or "eu".
-Result<admit::Region> region_of(const std::string& text) {
-    const std::size_t equals = text.find('=');
-    admit::Region region{.name = text.substr(0, equals), .location = {}};
-    if (equals != std::string::npos) region.location = text.substr(equals + 1);
-    while (region.location.ends_with('/')) region.location.pop_back();
-    if (!auth::valid_name(region.name))
-        return fail(Code::kInvalidRequest, "config",
-                    fmt::format("topology.regions: \"{}\" must be NAME=URL, e.g. "
-                                "\"eu=https://eu.example.com\"",
-                                text));
-    return region;
-}
-
-Result<std::shared_ptr<const admit::Topology>> make_topology(
-    const Config& config, const std::vector<admit::Model>& models,
-    const std::vector<admit::Lane>& lanes) {
-    admit::TopologyConfig topology;
-    topology.region = config.topology.region;
-    for (const std::string& text : config.topology.regions) {
-        Result<admit::Region> region = region_of(text);
-        if (!region) return std::unexpected(region.error());
-        topology.regions.push_back(std::move(*region));
-    }
-    topology.models = models;
-    topology.lanes = lanes;
-    topology.workspace_default.limits = {.requests = config.quota.workspace_requests,
-                                         .input_tokens = config.quota.workspace_input_tokens,
-                                         .output_tokens = config.quota.workspace_output_tokens};
-    for (const WorkspaceConfig& workspace : config.workspaces)
-        topology.workspaces[workspace.name].limits = {.requests = workspace.requests,
-                                                      .input_tokens = workspace.input_tokens,
-                                                      .output_tokens = workspace.output_tokens};
-    topology.max_body_bytes = config.limits.body_bytes;
-    return admit::Topology::make(std::move(topology));
 }
 
 // A prompt that many people send; what a lane's promise is measured against at start.
@@ -87,17 +51,15 @@ void check_objective(const admit::Lane& lane, const admit::Model& model) {
     }
 }
 
-}  // namespace
-
-std::vector<admit::Lane> lanes_of(const Config& config) {
-    if (config.lanes.empty()) return admit::default_lanes();
-    std::vector<admit::Lane> lanes;
-    for (const LaneConfig& lane : config.lanes)
-        lanes.push_back({.name = lane.name,
-                         .reserved_sequences = static_cast<std::uint32_t>(lane.reserved_sequences),
-                         .ttft_p99_ms = static_cast<std::uint32_t>(lane.ttft_p99_ms)});
-    return lanes;
+// Only of lanes that promise something else than before.
+void check_objectives(const std::vector<admit::Lane>& lanes, const std::vector<admit::Lane>& before,
+                      const std::vector<admit::Model>& models) {
+    for (std::size_t i = 0; i < lanes.size(); ++i)
+        if (i >= before.size() || before[i].ttft_p99_ms != lanes[i].ttft_p99_ms)
+            for (const admit::Model& model : models) check_objective(lanes[i], model);
 }
+
+}  // namespace
 
 Result<std::unique_ptr<Admission>> Admission::open(const Config& config) {
     Result<auth::KeyStore> keys = open_keys(config);
@@ -117,8 +79,8 @@ Status Admission::start(const Config& config, std::vector<std::unique_ptr<Engine
                            .gauge = i < gauges.size() ? gauges[i] : nullptr});
     }
     lanes_ = lanes_of(config);
-    for (const admit::Lane& lane : lanes_)
-        for (const admit::Model& model : models_) check_objective(lane, model);
+    body_bytes_ = config.limits.body_bytes;
+    check_objectives(lanes_, {}, models_);
     auto topology = make_topology(config, models_, lanes_);
     if (!topology) return std::unexpected(topology.error());
     topology_ = std::move(*topology);
@@ -127,25 +89,41 @@ Status Admission::start(const Config& config, std::vector<std::unique_ptr<Engine
 }
 
 void Admission::tick(MonoNs now) {
-    // The store logs a broken file, once per state of it; reload() tells it to who asks.
-    if (const Result<bool> changed = keys_.reload(); changed && *changed)
-        decider_->install(keys_.snapshot(), topology_);
+    // The store logs a broken file, once per state of it; who asks for a reload is told again.
+    static_cast<void>(reload_keys());
     decider_->sweep(now);
 }
 
-Status Admission::reload(const Config* config) {
-    Status outcome;
-    if (config != nullptr) {
-        auto topology = make_topology(*config, models_, lanes_);
-        if (topology)
-            topology_ = std::move(*topology);
-        else
-            outcome = std::unexpected(topology.error());
-    }
-    if (const Result<bool> keys = keys_.reload(); !keys && outcome)
-        outcome = std::unexpected(keys.error());
+Status Admission::reload_topology(const Config& config) {
+    // What is served stays what was loaded; the file may say more of it.
+    std::vector<admit::Model> models = models_;
+    for (admit::Model& model : models)
+        if (const auto it = std::ranges::find(config.models, model.id, &ModelConfig::id);
+            it != config.models.end())
+            model.aliases = it->aliases;
+    std::vector<admit::Lane> lanes = lanes_;
+    const std::vector<admit::Lane> wanted = lanes_of(config);
+    for (admit::Lane& lane : lanes)
+        if (const auto it = std::ranges::find(wanted, lane.name, &admit::Lane::name);
+            it != wanted.end())
+            lane.ttft_p99_ms = it->ttft_p99_ms;
+    Config merged = config;
+    merged.limits.body_bytes = body_bytes_;  // bodies in flight are held to it as well
+    auto topology = make_topology(merged, models, lanes);
+    if (!topology) return std::unexpected(topology.error());
+    check_objectives(lanes, lanes_, models);
+    models_ = std::move(models);
+    lanes_ = std::move(lanes);
+    topology_ = std::move(*topology);
     decider_->install(keys_.snapshot(), topology_);
-    return outcome;
+    return {};
+}
+
+Status Admission::reload_keys() {
+    const Result<bool> changed = keys_.reload();
+    if (!changed) return std::unexpected(changed.error());
+    if (*changed) decider_->install(keys_.snapshot(), topology_);
+    return {};
 }
 
 Result<std::string> Admission::answer_token(const api::Admission& who, std::string_view body) {

@@ -1,9 +1,9 @@
 // Admission: the keys, the topology and the head decisions of a running server.
 //
 // Owning thread: main (control): open() and start() at start-up, tick() every half second,
-// reload() on SIGHUP or when an admin asks. policy() is then used by all I/O threads. The two hooks
-// that `api` calls (answer_token, answer_topology) run on I/O threads and do not block. Errors:
-// open() and start() give one line for exit code 2; reload() leaves in force what was.
+// reload_…() on SIGHUP or when an admin asks. policy() is then used by all I/O threads. The two
+// hooks that `api` calls (answer_token, answer_topology) run on I/O threads and do not block.
+// Errors: open() and start() give one line for exit code 2; reload_…() leave in force what was.
 #pragma once
 
 #include <memory>
@@ -19,9 +19,6 @@
 
 namespace zerohop::app {
 
-// The lanes of a configuration, or those out of the box.
-std::vector<admit::Lane> lanes_of(const Config& config);
-
 class Admission {
   public:
     // Reads the key file. No models yet: mistakes here are told before anything is loaded.
@@ -35,8 +32,12 @@ class Admission {
 
     // Takes up a changed key file; lets soft reservations lapse.
     void tick(MonoNs now);
-    // The same at once, with the topology of a configuration read again (null: as it is).
-    Status reload(const Config* config);
+    // The same at once; fails as long as the file is broken.
+    Status reload_keys();
+    // Takes up, all or nothing, what of a configuration read again can change while models and
+    // lanes stay those of start(): regions, limits of workspaces, aliases, promises of lanes.
+    Status reload_topology(const Config& config);
+    const std::vector<admit::Model>& models() const { return models_; }
 
     // POST /v1/auth/token and GET /v1/topology, for an exchange that policy() let in.
     static Result<std::string> answer_token(const api::Admission& who, std::string_view body);
@@ -47,7 +48,8 @@ class Admission {
 
     auth::KeyStore keys_;
     std::vector<admit::Model> models_;
-    std::vector<admit::Lane> lanes_;  // engines know them by index: they stay as they were at start
+    std::vector<admit::Lane> lanes_;  // engines know them by index: always those of start()
+    std::int64_t body_bytes_ = 0;
     std::shared_ptr<const admit::Topology> topology_;
     std::unique_ptr<admit::HeadDecider> decider_;
 };

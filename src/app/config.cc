@@ -11,6 +11,7 @@
 #include <set>
 #include <type_traits>
 
+#include "app/topology_config.h"
 #include "auth/key_record.h"
 
 namespace zerohop::app {
@@ -204,6 +205,7 @@ void describe(std::string& out, const Field<Owner>& field, Owner& owner, std::st
     out += fmt::format("# {}", field.doc);
     if (!field.unit.empty()) out += fmt::format(" Unit: {}.", field.unit);
     if (!field.choices.empty()) out += fmt::format(" One of: {}.", field.choices);
+    if (field.reloads) out += " `zerohop config reload` takes it up.";
     out += fmt::format("\n{} = {}\n", leaf, value_as_toml(field.ref(owner)));
 }
 
@@ -325,6 +327,15 @@ CacheGroups cache_groups(const Config& config) {
     return groups;
 }
 
+std::vector<LaneConfig> built_in_lanes() {
+    std::vector<LaneConfig> lanes;
+    for (const admit::Lane& lane : admit::default_lanes())
+        lanes.push_back({.name = lane.name,
+                         .reserved_sequences = lane.reserved_sequences,
+                         .ttft_p99_ms = lane.ttft_p99_ms});
+    return lanes;
+}
+
 Status finish_config(Config& config) {
     if (config.tls.certificate.empty() != config.tls.key.empty())
         return fail(Code::kInvalidRequest, "config",
@@ -356,7 +367,7 @@ Status finish_config(Config& config) {
     for (const WarmUpConfig& warm_up : config.cache.warm_ups)
         if (Status s = check_warm_up(warm_up, all_known || names.contains(warm_up.model)); !s)
             return s;
-    return {};
+    return check_topology(config);
 }
 
 Result<Config> read_config(const std::string& path) {

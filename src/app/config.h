@@ -160,6 +160,7 @@ struct Field {
     std::int64_t max = INT64_MAX;
     std::string_view choices = {};  // "a|b|c" for strings, empty: any
     FieldRef (*ref)(Owner&) = nullptr;
+    bool reloads = false;  // a running server takes it up (config_changes.h)
 };
 
 const std::vector<Field<Config>>& config_fields();
@@ -174,10 +175,13 @@ const std::vector<Field<WorkspaceConfig>>& workspace_fields();
 Result<Config> read_config(const std::string& path);
 Result<Config> parse_config(std::string_view toml, std::string_view source_name);
 
+// The lanes of a configuration that lists none.
+std::vector<LaneConfig> built_in_lanes();
+
 // "path.gguf", "path.gguf=public-id", "null:tokens=5=id": as --model takes it.
 ModelConfig model_from_flag(std::string_view flag);
 // Fills default ids; rejects two models of one name, missing paths, half a TLS pair, a workspace in
-// two groups.
+// two groups, and lanes, regions and names that no topology can have.
 Status finish_config(Config& config);
 
 // Principal::cache_group of each workspace that shares: its group's names, "a+b". No workspace can

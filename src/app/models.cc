@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <limits>
 
-#include "app/admission.h"
+#include "app/topology_config.h"
 #include "engine/llama_engine.h"
 #include "engine/null_engine.h"
 

@@ -1,20 +1,22 @@
 #include "app/server.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <signal.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <charconv>
 #include <filesystem>
-#include <mutex>
+#include <map>
 #include <thread>
 #include <utility>
 
 #include "api/service.h"
 #include "app/access_log.h"
 #include "app/admission.h"
+#include "app/config_changes.h"
+#include "app/reload_desk.h"
 #include "app/version.h"
 #include "app/warm_up.h"
 #include "base/log.h"
@@ -121,47 +123,6 @@ net::Limits limits_of(const Config& config) {
     return out;
 }
 
-// Who waits for a reload: asked on I/O threads, answered by the control thread.
-class ReloadDesk {
-  public:
-    using Done = std::function<void(const Status&)>;
-    static constexpr std::size_t kMaxWaiting = 64;
-
-    void ask(Done done) {
-        Error refusal{
-            .code = Code::kUnavailable, .detail = "the server is shutting down", .origin = "app"};
-        {
-            const std::lock_guard lock(mutex_);
-            if (!closed_ && waiting_.size() < kMaxWaiting) {
-                waiting_.push_back(std::move(done));
-                kill(getpid(), SIGHUP);  // blocked everywhere; the control thread takes it
-                return;
-            }
-            if (!closed_)
-                refusal = {.code = Code::kOverloaded,
-                           .detail = "too many wait for a reload already",
-                           .origin = "app",
-                           .retry_after_ms = 1000};
-        }
-        done(std::unexpected(std::move(refusal)));
-    }
-    // Those who asked before this are answered with what is reloaded after it.
-    std::vector<Done> take() {
-        const std::lock_guard lock(mutex_);
-        return std::exchange(waiting_, {});
-    }
-    std::vector<Done> close() {
-        const std::lock_guard lock(mutex_);
-        closed_ = true;
-        return std::exchange(waiting_, {});
-    }
-
-  private:
-    std::mutex mutex_;
-    std::vector<Done> waiting_;
-    bool closed_ = false;
-};
-
 }  // namespace
 
 struct Server::Parts {
@@ -189,7 +150,8 @@ struct Server::Parts {
     Status start_net();
     bool has_successor() const;
     void drain();
-    Status reload(const Reread& reread);
+    api::ReloadOutcome reload(const Reread& reread);
+    Status take_up(const Config& fresh);
 };
 
 Status Server::Parts::load_engines(const Progress& progress) {
@@ -346,9 +308,19 @@ Result<std::unique_ptr<Server>> Server::start(const Config& config, const Progre
     return server;
 }
 
+// The topology and the names that bodies use; the tables of both change one after the other, so for
+// an instant a new alias is known to one of them only.
+Status Server::Parts::take_up(const Config& fresh) {
+    if (Status s = admission->reload_topology(fresh); !s) return s;
+    std::map<std::string, std::vector<std::string>> aliases;
+    for (const admit::Model& model : admission->models()) aliases[model.id] = model.aliases;
+    service->catalog().set_aliases(aliases);
+    return {};
+}
+
 // Each part by itself: what is broken stays as it was, the rest is taken up. The error names all
 // that was not.
-Status Server::Parts::reload(const Reread& reread) {
+api::ReloadOutcome Server::Parts::reload(const Reread& reread) {
     if (access_log) access_log->reopen();
     std::string broken;
     const auto refused = [&broken](std::string_view what, const Error& error) {
@@ -363,12 +335,18 @@ Status Server::Parts::reload(const Reread& reread) {
             log_info("tls", "certificate reloaded");
     }
     const Result<Config> fresh = reread();
-    if (!fresh) refused("configuration", fresh.error());
-    if (Status s = admission->reload(fresh ? &*fresh : nullptr); !s)
-        refused(fresh ? "topology or keys" : "keys", s.error());
-    else if (fresh)
+    if (!fresh)
+        refused("configuration", fresh.error());
+    else if (Status s = take_up(*fresh); !s)
+        refused("topology", s.error());
+    else
         log_info("app", "topology and quotas reloaded");
-    if (broken.empty()) return {};
+    if (Status s = admission->reload_keys(); !s) refused("keys", s.error());
+    std::vector<std::string> later;
+    if (fresh) later = needs_restart(config, *fresh);
+    if (!later.empty()) log_warn("config", "needs a restart: {}", fmt::join(later, ", "));
+    if (broken.empty()) return later;
+    if (!later.empty()) broken += fmt::format("; needs a restart: {}", fmt::join(later, ", "));
     return fail(Code::kInvalidRequest, "config", std::move(broken));
 }
 
@@ -380,7 +358,7 @@ int Server::run_until_signal(const Reread& reread) {
         parts_->admission->tick(mono_now());
         if (signal == SIGHUP) {
             const std::vector<ReloadDesk::Done> waiting = parts_->reloads.take();
-            const Status outcome = parts_->reload(reread);
+            const api::ReloadOutcome outcome = parts_->reload(reread);
             for (const auto& done : waiting) done(outcome);
         } else if (signal == SIGTERM || signal == SIGINT) {
             parts_->drain();

@@ -35,9 +35,9 @@ class Server {
     using Reread = std::function<Result<Config>()>;
 
     // Serves until SIGTERM or SIGINT, drains, returns the exit code. SIGHUP, or an admin's
-    // POST /v1/config/reload, reloads the certificate, the keys, and of the configuration the
-    // sections topology, quota and workspace; what is broken is logged (and told to who asked) and
-    // leaves in force what was.
+    // POST /v1/config/reload, reloads the certificate, the keys, and of the configuration what
+    // Field::reloads marks; what is broken, or needs a restart, is logged (and told to who asked)
+    // and leaves in force what was.
     int run_until_signal(const Reread& reread);
 
   private:

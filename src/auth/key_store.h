@@ -1,8 +1,8 @@
 // KeyStore: the server's view of the key file, re-read while it runs.
 //
 // Owning thread: control. reload() once a second or on SIGHUP: one stat of each file unless they
-// changed. A broken file changes nothing: the snapshot in force stays, the error is returned as long
-// as the file is as it is, and logged once.
+// changed. A broken file changes nothing: the snapshot in force stays, the error is returned as
+// long as the file is as it is, and logged once.
 #pragma once
 
 #include <cstdint>

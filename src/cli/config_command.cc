@@ -1,10 +1,14 @@
 // `zerohop config check|defaults|hash-key|reload`.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <openssl/evp.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <iostream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
 
 #include "app/config.h"
 #include "cli/command.h"
@@ -52,6 +56,15 @@ void add_hash_key(CLI::App& config) {
     });
 }
 
+std::vector<std::string> needs_restart(const HttpReply& reply) {
+    std::vector<std::string> out;
+    const auto json = nlohmann::json::parse(reply.body, nullptr, false);
+    if (!json.is_object() || !json.contains("needs_restart")) return out;
+    for (const auto& what : json["needs_restart"])
+        if (what.is_string()) out.push_back(what.get<std::string>());
+    return out;
+}
+
 int reload(const std::string& url_text, const std::string& key) {
     const Result<Url> url = parse_url(url_text);
     const Result<HttpReply> reply = url ? http_call(*url, "POST", "/v1/config/reload", key, "{}")
@@ -65,6 +78,8 @@ int reload(const std::string& url_text, const std::string& key) {
         return 1;
     }
     fmt::print("{}: certificate, keys, topology and quotas reloaded\n", url_text);
+    const std::vector<std::string> later = needs_restart(*reply);
+    if (!later.empty()) fmt::print("needs a restart: {}\n", fmt::join(later, ", "));
     return 0;
 }
 
@@ -77,15 +92,16 @@ void add_reload(CLI::App& config, int& exit_code) {
     command->add_option("--key", *key, "API key of an admin (zerohop key create --admin)")
         ->envname("ZEROHOP_API_KEY");
     command->footer(
-        "Taken up: the certificate, the keys, and the sections topology, quota and workspace. "
-        "Streams\ngo on. What is broken stays as it was; the reason is printed here and logged "
-        "there.\n"
+        "Taken up: the certificate, the keys of the key file, and of the configuration the "
+        "sections\ntopology, quota and workspace, aliases of models and ttft_p99_ms of lanes. "
+        "Streams go on.\nWhat is broken stays as it was; the reason is printed here and logged "
+        "there, as is what\nelse has changed and needs a restart.\n"
         "Examples:\n"
         "  zerohop config reload\n"
         "  ZEROHOP_API_KEY=$ADMIN_KEY zerohop config reload --url http://127.0.0.1:8080\n"
         "  kill -HUP $(pidof zerohop)     (the same, for a server without clear text; see its "
         "log)\n"
-        "Exit code 0: everything was taken up, 1: something was not, or nobody answers.");
+        "Exit code 0: all that can be taken up was, 1: something is broken, or nobody answers.");
     command->callback([=, &exit_code] { exit_code = reload(*url, *key); });
 }
 

@@ -98,9 +98,8 @@ void add_serve_command(CLI::App& app, int& exit_code) {
         "  zerohop serve --model null:tokens=64,delay_ms=5=null --no-tls (scripted engine, for "
         "load tests)\n"
         "Signals: SIGTERM drains and exits 0 (a second one at once), SIGHUP reloads the "
-        "certificate,\nthe keys, and the sections topology, quota and workspace of the "
-        "configuration, "
-        "as `zerohop\nconfig reload` does.\n"
+        "certificate,\nthe keys and a part of the configuration, as `zerohop config reload` "
+        "does (see its --help).\n"
         "Exit code 2: it could not start; the reason is the last line.");
     serve->callback([options, &exit_code] { exit_code = run_serve(*options); });
 }

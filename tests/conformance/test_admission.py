@@ -690,6 +690,48 @@ def test_config_reload_command():
     assert gone.returncode == 1 and gone.stderr
 
 
+def test_reload_takes_up_the_topology_and_names_what_it_cannot():
+    """Aliases and promises of lanes hold at once; the rest is named, there and in the log, and stays as it was."""
+    server = servers.Server([{"id": NULL, "path": "null:prefill_ms=20", "aliases": ["old-name"]}], keys=(), tls=False,
+                            start=False)
+    admin = server.create_key("ops", "--admin", "--priority-max", "high", "--lanes", "*")
+    good = server.config_path.read_text()
+    lanes = '[[lane]]\nname = "default"\n[[lane]]\nname = "fast"\nreserved_sequences = 1\nttft_p99_ms = %d\n'
+    server.config_path.write_text(good + lanes % 0)
+
+    def reload(text):
+        server.config_path.write_text(text)
+        return server.command("config", "reload", "--url", server.base, "--key", admin["secret"], check=False)
+
+    def status(name, **hints):
+        return post(server, {**SMALL, "model": name}, headers=as_key(admin, **hints)).status
+    fast = {"x_anthropic_cuda_stream": "fast", "x_anthropic_rate_hint": "priority=high"}
+    with server.start():
+        assert [status("old-name"), status("new-name"), status(NULL, **fast)] == [200, 404, 200]
+        done = reload(good.replace("old-name", "new-name") + lanes % 10)
+        assert done.returncode == 0 and "needs a restart" not in done.stdout, done.stderr
+        assert [status("old-name"), status("new-name"), status(NULL, **fast)] == [404, 200, 429]
+        hinted_by_alias = {"x_anthropic_early_hint": "model=new-name"}
+        assert status("new-name", **hinted_by_alias) == 200
+        topology = request(server, "GET", "/v1/topology", headers=as_key(admin)).json()
+        assert topology["models"][0]["aliases"] == ["new-name"] and topology["lanes"][1]["ttft_p99_ms"] == 10
+
+        done = reload("[limits]\nbody_bytes = 2048\n" + good.replace("prefill_ms=20", "prefill_ms=30")
+                      + "max_sequences = 3\n" + (lanes % 0).replace("= 1", "= 2"))
+        assert done.returncode == 0, done.stderr
+        for what in ("limits.body_bytes", f'model.path of "{NULL}"', f'model.max_sequences of "{NULL}"',
+                     'lane.reserved_sequences of "fast"'):
+            assert what in done.stdout.split("needs a restart: ")[1], done.stdout
+        assert "needs a restart: limits.body_bytes" in server.log_tail(4)
+        assert [status("old-name"), status(NULL, **fast)] == [200, 200]  # the rest was taken up
+        large = {**SMALL, "messages": user("word " * 1000)}
+        assert post(server, large, headers=as_key(admin)).status == 200  # neither head nor body is held to the new bound
+
+        refused = reload(good + lanes.replace("default", "other") % 0)
+        assert refused.returncode == 1 and "default" in refused.stderr
+        assert [status("old-name"), status(NULL, **fast)] == [200, 200]
+
+
 LANES = """[[lane]]
 name = "default"
 [[lane]]

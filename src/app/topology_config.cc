@@ -1,0 +1,68 @@
+#include "app/topology_config.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+namespace zerohop::app {
+namespace {
+
+// "eu=https://eu.example" or "eu".
+Result<admit::Region> region_of(const std::string& text) {
+    const std::size_t equals = text.find('=');
+    admit::Region region{.name = text.substr(0, equals), .location = {}};
+    if (equals != std::string::npos) region.location = text.substr(equals + 1);
+    while (region.location.ends_with('/')) region.location.pop_back();
+    if (!auth::valid_name(region.name))
+        return fail(Code::kInvalidRequest, "config",
+                    fmt::format("topology.regions: \"{}\" must be NAME=URL, e.g. "
+                                "\"eu=https://eu.example.com\"",
+                                text));
+    return region;
+}
+
+}  // namespace
+
+std::vector<admit::Lane> lanes_of(const Config& config) {
+    if (config.lanes.empty()) return admit::default_lanes();
+    std::vector<admit::Lane> lanes;
+    for (const LaneConfig& lane : config.lanes)
+        lanes.push_back({.name = lane.name,
+                         .reserved_sequences = static_cast<std::uint32_t>(lane.reserved_sequences),
+                         .ttft_p99_ms = static_cast<std::uint32_t>(lane.ttft_p99_ms)});
+    return lanes;
+}
+
+Result<std::shared_ptr<const admit::Topology>> make_topology(
+    const Config& config, const std::vector<admit::Model>& models,
+    const std::vector<admit::Lane>& lanes) {
+    admit::TopologyConfig topology;
+    topology.region = config.topology.region;
+    for (const std::string& text : config.topology.regions) {
+        Result<admit::Region> region = region_of(text);
+        if (!region) return std::unexpected(region.error());
+        topology.regions.push_back(std::move(*region));
+    }
+    topology.models = models;
+    topology.lanes = lanes;
+    topology.workspace_default.limits = {.requests = config.quota.workspace_requests,
+                                         .input_tokens = config.quota.workspace_input_tokens,
+                                         .output_tokens = config.quota.workspace_output_tokens};
+    for (const WorkspaceConfig& workspace : config.workspaces)
+        topology.workspaces[workspace.name].limits = {.requests = workspace.requests,
+                                                      .input_tokens = workspace.input_tokens,
+                                                      .output_tokens = workspace.output_tokens};
+    topology.max_body_bytes = config.limits.body_bytes;
+    return admit::Topology::make(std::move(topology));
+}
+
+Status check_topology(const Config& config) {
+    std::vector<admit::Model> models;
+    for (const ModelConfig& model : config.models)
+        models.push_back({.id = model.id, .aliases = model.aliases, .gauge = nullptr});
+    auto topology = make_topology(config, models, lanes_of(config));
+    if (!topology) return std::unexpected(topology.error());
+    return {};
+}
+
+}  // namespace zerohop::app
