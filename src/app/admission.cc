@@ -84,8 +84,14 @@ Status Admission::start(const Config& config, std::vector<std::unique_ptr<Engine
     auto topology = make_topology(config, models_, lanes_);
     if (!topology) return std::unexpected(topology.error());
     topology_ = std::move(*topology);
+    set_caps();
     decider_ = std::make_unique<admit::HeadDecider>(keys_.snapshot(), topology_);
     return {};
+}
+
+void Admission::set_caps() {
+    for (std::size_t i = 0; i < lanes_.size(); ++i)
+        lane_caps_->set(i, lanes_[i].beside_step_tokens);
 }
 
 void Admission::tick(MonoNs now) {
@@ -105,8 +111,10 @@ Status Admission::reload_topology(const Config& config) {
     const std::vector<admit::Lane> wanted = lanes_of(config);
     for (admit::Lane& lane : lanes)
         if (const auto it = std::ranges::find(wanted, lane.name, &admit::Lane::name);
-            it != wanted.end())
+            it != wanted.end()) {
             lane.ttft_p99_ms = it->ttft_p99_ms;
+            lane.beside_step_tokens = it->beside_step_tokens;
+        }
     Config merged = config;
     merged.limits.body_bytes = body_bytes_;  // bodies in flight are held to it as well
     auto topology = make_topology(merged, models, lanes);
@@ -115,6 +123,7 @@ Status Admission::reload_topology(const Config& config) {
     models_ = std::move(models);
     lanes_ = std::move(lanes);
     topology_ = std::move(*topology);
+    set_caps();
     decider_->install(keys_.snapshot(), topology_);
     return {};
 }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "admit/head_decider.h"
+#include "admit/lane_caps.h"
 #include "app/config.h"
 #include "auth/key_store.h"
 #include "request/engine_port.h"
@@ -29,13 +30,16 @@ class Admission {
 
     bool has_keys() const { return !keys_.snapshot()->empty(); }
     api::HeadPolicy& policy() { return *decider_; }
+    // Of the lanes' step caps, for engines; set at start() and at a reload.
+    std::shared_ptr<const admit::LaneCaps> lane_caps() const { return lane_caps_; }
 
     // Takes up a changed key file; lets soft reservations lapse.
     void tick(MonoNs now);
     // The same at once; fails as long as the file is broken.
     Status reload_keys();
     // Takes up, all or nothing, what of a configuration read again can change while models and
-    // lanes stay those of start(): regions, limits of workspaces, aliases, promises of lanes.
+    // lanes stay those of start(): regions, limits of workspaces, aliases, promises and step caps
+    // of lanes.
     Status reload_topology(const Config& config);
     const std::vector<admit::Model>& models() const { return models_; }
 
@@ -45,11 +49,13 @@ class Admission {
 
   private:
     explicit Admission(auth::KeyStore keys) : keys_(std::move(keys)) {}
+    void set_caps();
 
     auth::KeyStore keys_;
     std::vector<admit::Model> models_;
     std::vector<admit::Lane> lanes_;  // engines know them by index: always those of start()
     std::int64_t body_bytes_ = 0;
+    std::shared_ptr<admit::LaneCaps> lane_caps_ = std::make_shared<admit::LaneCaps>();
     std::shared_ptr<const admit::Topology> topology_;
     std::unique_ptr<admit::HeadDecider> decider_;
 };

@@ -141,11 +141,13 @@ class Reader {
         return {};
     }
 
-    // [[name]] tables; `needed` is the key that each must set.
+    // [[name]] tables; `needed` is the key that each must set. What a table does not set is as in
+    // that of `presets` whose needed key is the same.
     template <class Owner, class Value>
     Status list(const toml::table& root, std::string_view name,
                 const std::vector<Field<Owner>>& fields, Value Owner::* needed,
-                std::string_view needed_name, std::vector<Owner>& out) const {
+                std::string_view needed_name, std::vector<Owner>& out,
+                const std::vector<Owner>& presets = {}) const {
         const toml::node* node = root.at_path(name).node();
         if (node == nullptr) return {};
         const toml::array* array = node->as_array();
@@ -156,8 +158,13 @@ class Reader {
                             needed_name, std::is_same_v<Value, std::string> ? "\"…\"" : "[\"…\"]"));
         for (const toml::node& item : *array) {
             Owner owner;
-            if (Status s = table(*item.as_table(), fields, owner, "", fmt::format("{}.", name)); !s)
-                return s;
+            const std::string prefix = fmt::format("{}.", name);
+            if (Status s = table(*item.as_table(), fields, owner, "", prefix); !s) return s;
+            if (const auto preset = std::ranges::find(presets, owner.*needed, needed);
+                preset != presets.end()) {
+                owner = *preset;
+                if (Status s = table(*item.as_table(), fields, owner, "", prefix); !s) return s;
+            }
             if ((owner.*needed).empty())
                 return error(item, fmt::format("{}.{} is missing{}", name, needed_name,
                                                name == "model" ? ": name the GGUF file" : ""));
@@ -239,7 +246,8 @@ Result<Config> parse_config(std::string_view toml_text, std::string_view source_
     const Reader reader(source_name);
     if (Status s = reader.table(root, config_fields(), config, "", ""); !s)
         return std::unexpected(s.error());
-    Status s = reader.list(root, "lane", lane_fields(), &LaneConfig::name, "name", config.lanes);
+    Status s = reader.list(root, "lane", lane_fields(), &LaneConfig::name, "name", config.lanes,
+                           built_in_lanes());
     if (s)
         s = reader.list(root, "cache.warmup", warm_up_fields(), &WarmUpConfig::model, "model",
                         config.cache.warm_ups);
@@ -332,7 +340,8 @@ std::vector<LaneConfig> built_in_lanes() {
     for (const admit::Lane& lane : admit::default_lanes())
         lanes.push_back({.name = lane.name,
                          .reserved_sequences = lane.reserved_sequences,
-                         .ttft_p99_ms = lane.ttft_p99_ms});
+                         .ttft_p99_ms = lane.ttft_p99_ms,
+                         .beside_step_tokens = lane.beside_step_tokens});
     return lanes;
 }
 
@@ -398,8 +407,10 @@ std::string documented_defaults() {
         describe(out, field, config, field.name.substr(dot + 1));
     }
     describe_list(out, lane_fields(),
-                  "One table per lane; without any there are default, low-latency (one reserved "
-                  "sequence) and batch.",
+                  "One table per lane, \"default\" among them: the lanes are those listed here. "
+                  "Without any there are default, low-latency (reserved_sequences = 1, ttft_p99_ms "
+                  "= 150, beside_step_tokens = 64) and batch; a table of such a name starts from "
+                  "these values.",
                   "lane");
     describe_list(out, warm_up_fields(),
                   "One table per prompt that is computed before the server is ready: model and one "

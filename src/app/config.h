@@ -46,7 +46,8 @@ struct ModelConfig {
 struct LaneConfig {
     std::string name;
     std::int64_t reserved_sequences = 0;
-    std::int64_t ttft_p99_ms = 0;  // 0: none
+    std::int64_t ttft_p99_ms = 0;         // 0: none
+    std::int64_t beside_step_tokens = 0;  // 0: no cap
 };
 
 // Limits of one workspace, instead of quota.workspace_*.
@@ -175,7 +176,7 @@ const std::vector<Field<WorkspaceConfig>>& workspace_fields();
 Result<Config> read_config(const std::string& path);
 Result<Config> parse_config(std::string_view toml, std::string_view source_name);
 
-// The lanes of a configuration that lists none.
+// The lanes of a configuration that lists none; a [[lane]] of such a name starts from its values.
 std::vector<LaneConfig> built_in_lanes();
 
 // "path.gguf", "path.gguf=public-id", "null:tokens=5=id": as --model takes it.

@@ -48,7 +48,8 @@ TEST(ConfigChanges, WhatNeedsARestartIsNamed) {
 TEST(ConfigChanges, LanesAreThoseOfStart) {
     constexpr std::string_view kTwo =
         "[[lane]]\nname = \"default\"\n[[lane]]\nname = \"fast\"\nreserved_sequences = 1\n";
-    EXPECT_EQ(between(kTwo, std::string(kTwo) + "ttft_p99_ms = 200\n"), Names{});
+    EXPECT_EQ(between(kTwo, std::string(kTwo) + "ttft_p99_ms = 200\nbeside_step_tokens = 9\n"),
+              Names{});
     EXPECT_EQ(between(kTwo, "[[lane]]\nname = \"default\"\n[[lane]]\nname = \"fast\"\n"),
               Names{"lane.reserved_sequences of \"fast\""});
     const Names tables = {"the set or order of [[lane]]"};

@@ -422,6 +422,16 @@ const std::vector<Field<LaneConfig>>& lane_fields() {
          {},
          ZH_LANE(ttft_p99_ms),
          true},
+        {"beside_step_tokens",
+         "tokens",
+         "While a request of this lane has a prompt to compute, the prompts of other lanes "
+         "together "
+         "get at most so many tokens of a step; 0: no cap.",
+         0,
+         8'192,
+         {},
+         ZH_LANE(beside_step_tokens),
+         true},
     };
     return fields;
 }

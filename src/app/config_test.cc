@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "app/topology_config.h"
+
 namespace zerohop::app {
 namespace {
 
@@ -49,12 +51,33 @@ TEST(Config, LanesAndWorkspacesAreTables) {
     ASSERT_EQ(config->lanes.size(), 2U);
     EXPECT_EQ(config->lanes[1].reserved_sequences, 2);
     EXPECT_EQ(config->workspaces.at(0).requests, 60);
+    EXPECT_EQ(config->lanes[1].beside_step_tokens, 0);
     EXPECT_NE(error_of("[[lane]]\nreserved_sequences = 2").find("lane.name is missing"),
               std::string::npos);
     EXPECT_NE(error_of("[[workspace]]\nname = \"x\"\nrequest = 2")
                   .find("did you mean workspace.requests?"),
               std::string::npos);
     EXPECT_NE(error_of("lane = 5").find("[[lane]]"), std::string::npos);
+}
+
+TEST(Config, LanesOfKnownNamesStartFromWhatTheyAreOutOfTheBox) {
+    const std::vector<admit::Lane> built_in = lanes_of(Config());
+    const auto low_latency = [](std::string_view more) {
+        const std::string text =
+            "[[lane]]\nname = \"default\"\n[[lane]]\nname = \"low-latency\"\n" + std::string(more);
+        const Result<Config> config = parse_config(text, "test.toml");
+        EXPECT_TRUE(config) << config.error().detail;
+        EXPECT_EQ(config->lanes.size(), 2U);  // the list is whole: no batch
+        return lanes_of(*config).at(1);
+    };
+    EXPECT_EQ(low_latency("").reserved_sequences, built_in.at(1).reserved_sequences);
+    EXPECT_EQ(low_latency("").ttft_p99_ms, 150U);
+    EXPECT_EQ(low_latency("").beside_step_tokens, 64U);
+    EXPECT_EQ(low_latency("ttft_p99_ms = 0\nbeside_step_tokens = 8").ttft_p99_ms, 0U);
+    EXPECT_EQ(low_latency("ttft_p99_ms = 0\nbeside_step_tokens = 8").beside_step_tokens, 8U);
+    EXPECT_NE(error_of("[[lane]]\nname = \"low-latency\"\nbeside_step_tokens = -1")
+                  .find("lane.beside_step_tokens is -1"),
+              std::string::npos);
 }
 
 TEST(Config, CachesAndTheirWarmUps) {

@@ -69,6 +69,7 @@ Result<engine::LlamaOptions> llama_options(const ModelConfig& model, const Confi
 
 Result<std::unique_ptr<EnginePort>> load_model(const ModelConfig& model, const Config& config,
                                                std::shared_ptr<admit::QueueGauge> gauge,
+                                               std::shared_ptr<const admit::LaneCaps> caps,
                                                const Progress& progress) {
     if (model.path.starts_with("null:")) {
         std::string script = model.path == "null:" ? "null" : model.path;
@@ -80,8 +81,7 @@ Result<std::unique_ptr<EnginePort>> load_model(const ModelConfig& model, const C
     if (!options) return std::unexpected(options.error());
     options->gauge = std::move(gauge);
     options->lane_reserved = lane_reservations(config);
-    for (const admit::Lane& lane : lanes_of(config))
-        options->lane_beside.push_back(lane.beside_step_tokens);
+    options->lane_caps = std::move(caps);
     return engine::load_llama(*options, [&](std::string_view stage, double share) {
         if (progress)
             progress(fmt::format("{}: {}", options->id, stage), static_cast<float>(share));

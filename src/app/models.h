@@ -6,6 +6,7 @@
 #include <memory>
 #include <string_view>
 
+#include "admit/lane_caps.h"
 #include "admit/queue_gauge.h"
 #include "app/config.h"
 #include "request/engine_port.h"
@@ -22,9 +23,10 @@ using Progress = std::function<void(std::string_view what, float share)>;
 // What the llama engine is told for this model; `zerohop tune` measures with the same.
 Result<engine::LlamaOptions> llama_options(const ModelConfig& model, const Config& config);
 
-// `gauge` is told how long the model's queue is; it may be null.
+// `gauge` is told how long the model's queue is, `caps` is read at each step; both may be null.
 Result<std::unique_ptr<EnginePort>> load_model(const ModelConfig& model, const Config& config,
                                                std::shared_ptr<admit::QueueGauge> gauge,
+                                               std::shared_ptr<const admit::LaneCaps> caps,
                                                const Progress& progress);
 
 // $XDG_CACHE_HOME/zerohop, ~/.cache/zerohop or config.engine.cache_dir; made when missing.

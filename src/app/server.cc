@@ -158,7 +158,7 @@ Status Server::Parts::load_engines(const Progress& progress) {
     for (const ModelConfig& model : config.models) {
         gauges.push_back(std::make_shared<admit::QueueGauge>());
         Result<std::unique_ptr<EnginePort>> engine =
-            load_model(model, config, gauges.back(), progress);
+            load_model(model, config, gauges.back(), admission->lane_caps(), progress);
         if (!engine) return std::unexpected(engine.error());
         engines.push_back(std::move(*engine));
     }

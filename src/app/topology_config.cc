@@ -29,6 +29,7 @@ std::vector<admit::Lane> lanes_of(const Config& config) {
     for (const LaneConfig& lane : config.lanes)
         lanes.push_back({.name = lane.name,
                          .reserved_sequences = static_cast<std::uint32_t>(lane.reserved_sequences),
+                         .beside_step_tokens = static_cast<std::uint32_t>(lane.beside_step_tokens),
                          .ttft_p99_ms = static_cast<std::uint32_t>(lane.ttft_p99_ms)});
     return lanes;
 }

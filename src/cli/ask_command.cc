@@ -100,7 +100,7 @@ Status ask_file(const AskOptions& options) {
     config.max_sequences = 1;
     ProgressBar progress("loading the model");
     Result<std::unique_ptr<EnginePort>> engine =
-        app::load_model(config, app::Config(), nullptr,
+        app::load_model(config, app::Config(), nullptr, nullptr,
                         [&](std::string_view what, float share) { progress.update(what, share); });
     progress.finish();
     if (!engine) return std::unexpected(engine.error());

@@ -93,9 +93,10 @@ void add_reload(CLI::App& config, int& exit_code) {
         ->envname("ZEROHOP_API_KEY");
     command->footer(
         "Taken up: the certificate, the keys of the key file, and of the configuration the "
-        "sections\ntopology, quota and workspace, aliases of models and ttft_p99_ms of lanes. "
-        "Streams go on.\nWhat is broken stays as it was; the reason is printed here and logged "
-        "there, as is what\nelse has changed and needs a restart.\n"
+        "sections\ntopology, quota and workspace, aliases of models, and ttft_p99_ms "
+        "and\nbeside_step_tokens of lanes. "
+        "Streams go on. What is broken stays as it was; the\nreason is printed here and logged "
+        "there, as is what else has changed and needs a restart.\n"
         "Examples:\n"
         "  zerohop config reload\n"
         "  ZEROHOP_API_KEY=$ADMIN_KEY zerohop config reload --url http://127.0.0.1:8080\n"

@@ -61,29 +61,43 @@ bool LlamaEngine::plan_step(MonoNs now) {
     }
 }
 
-// While a lane with a cap has a prompt in the step, the prompts of others get no more than that.
+// While a lane with a cap has a prompt to compute, the prompts of others together get no more than
+// that of a step; what they lose is that lane's, whether or not the plan had room for it.
 void LlamaEngine::cap_beside_lanes() {
-    const auto lane_of = [&](const sched::Share& share) {
-        return runnable_sequences_[share.index]->request->lane;
+    if (options_.lane_caps == nullptr) return;
+    const auto lane_of = [&](std::size_t index) {
+        return runnable_sequences_[index]->request->lane;
     };
-    const auto cap_of = [&](std::uint8_t lane) {
-        return lane < options_.lane_beside.size() ? options_.lane_beside[lane] : 0U;
-    };
-    std::int64_t cap = 0;
+    std::int32_t cap = 0;
     std::uint8_t capping = 0;
-    for (const sched::Share& share : plan_) {
-        const std::int64_t own = cap_of(lane_of(share));
-        if (runnable_[share.index].decoding || own == 0 || (cap != 0 && own >= cap)) continue;
+    for (std::size_t i = 0; i < runnable_.size(); ++i) {
+        const auto own = static_cast<std::int32_t>(options_.lane_caps->of(lane_of(i)));
+        if (runnable_[i].decoding || own == 0 || (cap != 0 && own >= cap)) continue;
         cap = own;
-        capping = lane_of(share);
+        capping = lane_of(i);
     }
     if (cap == 0) return;
+    std::int32_t freed = 0;
     for (sched::Share& share : plan_) {
-        if (runnable_[share.index].decoding || lane_of(share) == capping) continue;
-        share.tokens = static_cast<std::int32_t>(std::min<std::int64_t>(share.tokens, cap));
-        cap -= share.tokens;
+        if (runnable_[share.index].decoding || lane_of(share.index) == capping) continue;
+        const std::int32_t kept = std::min(share.tokens, cap);
+        cap -= kept;
+        freed += share.tokens - kept;
+        share.tokens = kept;
     }
+    for (std::uint32_t i = 0; i < runnable_.size() && freed > 0; ++i)
+        if (!runnable_[i].decoding && lane_of(i) == capping) freed -= add_to_plan(i, freed);
     std::erase_if(plan_, [](const sched::Share& share) { return share.tokens == 0; });
+}
+
+// Gives a prompt up to so many tokens more in this step; how many it took.
+std::int32_t LlamaEngine::add_to_plan(std::uint32_t index, std::int32_t most) {
+    auto share = std::ranges::find(plan_, index, &sched::Share::index);
+    if (share == plan_.end())
+        share = plan_.insert(share, sched::Share{.index = index, .tokens = 0});
+    const std::int32_t taken = std::min(runnable_[index].pending - share->tokens, most);
+    share->tokens += taken;
+    return taken;
 }
 
 // To what decodes, and to the ends of prompts: their outputs begin alike more often than not.

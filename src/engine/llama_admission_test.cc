@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <map>
+#include <vector>
 
 #include "engine/llama_test_kit.h"
 
@@ -94,6 +96,46 @@ TEST(LlamaAdmission, LowStandsStillForAHighPrompt) {
     EXPECT_GE(last - first, 3U) << calls;
     EXPECT_EQ(calls.substr(first, last - first).find('D'), std::string::npos) << calls;
     EXPECT_NE(calls.find('D', last), std::string::npos) << calls;
+}
+
+// While a lane with a cap has a prompt to compute, another lane's prompt gets no more than the cap
+// of a step, though it came first and is the shorter one.
+TEST(LlamaAdmission, PromptsBesideACappedLaneGetItsCap) {
+    NEED_MODEL();
+    constexpr std::size_t kCap = 16;
+    auto caps = std::make_shared<admit::LaneCaps>();
+    caps->set(1, kCap);
+    LlamaOptions options = base_options();
+    options.side_prefill = false;
+    options.prefix_cache = false;
+    options.batch_tokens = 64;
+    options.lane_caps = caps;
+    std::atomic<bool> begun{false};
+    std::vector<std::map<std::int32_t, std::size_t>> calls;  // tokens by sequence; after stop()
+    options.on_step = [&](const StepRecord& step) {
+        if (step.tokens.empty()) return;
+        auto& call = calls.emplace_back();
+        for (const StepToken& token : step.tokens) ++call[token.sequence];
+        begun = true;
+    };
+    auto engine = load(options);
+    const StreamPtr other = submit(*engine, ask_for("b", filler(350, 1), 1));
+    ASSERT_TRUE(eventually([&] { return begun.load(); }));
+    auto capped = ask_for("a", filler(450, 2), 1);
+    capped->lane = 1;
+    EXPECT_TRUE(answer_of(*engine, capped).done);
+    EXPECT_TRUE(wait_for(*other).done);
+    engine->stop();
+    const std::int32_t first = calls.front().begin()->first;
+    EXPECT_EQ(calls.front().at(first), 64U);  // alone it has the whole step
+    const auto has_capped = [&](const auto& call) { return call.size() > call.count(first); };
+    EXPECT_GE(std::ranges::count_if(calls, has_capped), 7);
+    for (const auto& call : calls) {
+        if (!has_capped(call)) continue;
+        ASSERT_TRUE(call.contains(first));  // it goes on, slowly
+        EXPECT_LE(call.at(first), kCap);
+    }
+    EXPECT_EQ(calls.back(), (std::map<std::int32_t, std::size_t>{{first, calls.back().at(first)}}));
 }
 
 }  // namespace

@@ -17,6 +17,7 @@
 #include <string_view>
 #include <vector>
 
+#include "admit/lane_caps.h"
 #include "admit/queue_gauge.h"
 #include "base/error.h"
 #include "request/engine_port.h"
@@ -73,10 +74,8 @@ struct LlamaOptions {
     std::int64_t queue_tokens = 1 << 20;       // their prompt and expected output in total
     std::shared_ptr<admit::QueueGauge> gauge;  // kept up to date for whoever asks; may be null
     std::vector<std::uint32_t> lane_reserved;  // slots by lane index (wait_queue.h)
-    // By lane: prompt tokens of other lanes in a step while this one has a prompt to compute; 0:
-    // any.
-    std::vector<std::uint32_t> lane_beside;
-    bool own_attention = true;              // attention.h; of the whole process
+    std::shared_ptr<const admit::LaneCaps> lane_caps;  // read at each step; null: none
+    bool own_attention = true;                         // attention.h; of the whole process
     bool side_prefill = true;               // long prompts in a context of their own (on a CPU)
     bool prefix_cache = true;               // requests share the KV of what they begin with
     bool drafts_always = false;             // tests: tried whether or not they pay

@@ -128,6 +128,7 @@ class LlamaEngine final : public EnginePort {
     // (engine_step.cc)
     bool plan_step(MonoNs now);
     void cap_beside_lanes();
+    std::int32_t add_to_plan(std::uint32_t index, std::int32_t most);
     void add_drafts();
     void propose(std::span<Drafted> call);
     bool make_room();

@@ -708,13 +708,14 @@ def test_reload_takes_up_the_topology_and_names_what_it_cannot():
     fast = {"x_anthropic_cuda_stream": "fast", "x_anthropic_rate_hint": "priority=high"}
     with server.start():
         assert [status("old-name"), status("new-name"), status(NULL, **fast)] == [200, 404, 200]
-        done = reload(good.replace("old-name", "new-name") + lanes % 10)
+        done = reload(good.replace("old-name", "new-name") + lanes % 10 + "beside_step_tokens = 32\n")
         assert done.returncode == 0 and "needs a restart" not in done.stdout, done.stderr
         assert [status("old-name"), status("new-name"), status(NULL, **fast)] == [404, 200, 429]
         hinted_by_alias = {"x_anthropic_early_hint": "model=new-name"}
         assert status("new-name", **hinted_by_alias) == 200
         topology = request(server, "GET", "/v1/topology", headers=as_key(admin)).json()
-        assert topology["models"][0]["aliases"] == ["new-name"] and topology["lanes"][1]["ttft_p99_ms"] == 10
+        assert topology["models"][0]["aliases"] == ["new-name"] and topology["lanes"][1] == {
+            "name": "fast", "reserved_sequences": 1, "beside_step_tokens": 32, "ttft_p99_ms": 10}
 
         done = reload("[limits]\nbody_bytes = 2048\n" + good.replace("prefill_ms=20", "prefill_ms=30")
                       + "max_sequences = 3\n" + (lanes % 0).replace("= 1", "= 2"))
