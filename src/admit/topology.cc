@@ -70,23 +70,28 @@ Status check_lanes(const TopologyConfig& config) {
         if (!names.insert(lower(lane.name)).second)
             return refuse(fmt::format("lane \"{}\" is listed twice", lane.name));
     }
-    if (!names.contains("default")) return refuse("one lane must be called \"default\"");
+    if (!names.contains("default"))
+        return refuse(
+            "no lane is called \"default\", which is for requests that name none: list it");
     return {};
 }
 
 Status check_regions(const TopologyConfig& config) {
     std::set<std::string> names;
     if (!auth::valid_name(config.region))
-        return refuse(fmt::format("region \"{}\" is not a name", config.region));
+        return refuse(
+            fmt::format("region \"{}\" must be 1 to 64 of [A-Za-z0-9._-]", config.region));
     names.insert(lower(config.region));
     for (const Region& region : config.regions) {
         if (!auth::valid_name(region.name))
-            return refuse(fmt::format("region \"{}\" is not a name", region.name));
+            return refuse(
+                fmt::format("region \"{}\" must be 1 to 64 of [A-Za-z0-9._-]", region.name));
         if (!names.insert(lower(region.name)).second)
             return refuse(fmt::format("region \"{}\" is listed twice", region.name));
         for (const char c : region.location)
             if (c <= 0x20 || c > 0x7e)
-                return refuse(fmt::format("location of region \"{}\" is not a URL", region.name));
+                return refuse(fmt::format("location of region \"{}\" must be a URL, without blanks",
+                                          region.name));
     }
     return {};
 }
@@ -101,7 +106,7 @@ Status check_limits(const TopologyConfig& config) {
         return refuse(fmt::format("workspace limits must be 0 to {}", auth::kMaxLimit));
     for (const auto& [name, w] : config.workspaces) {
         if (!auth::valid_name(name))
-            return refuse(fmt::format("workspace \"{}\" is not a name", name));
+            return refuse(fmt::format("workspace \"{}\" must be 1 to 64 of [A-Za-z0-9._-]", name));
         if (!good(w.limits) || !good(w.burst))
             return refuse(
                 fmt::format("limits of workspace \"{}\" must be 0 to {}", name, auth::kMaxLimit));

@@ -7,11 +7,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
-#include <set>
 #include <type_traits>
 
-#include "app/topology_config.h"
+#include "admit/hints.h"
 #include "auth/key_record.h"
 
 namespace zerohop::app {
@@ -141,6 +139,24 @@ class Reader {
         return {};
     }
 
+    // Names that keys and headers use: well formed, and of one table. Lanes differ by more than
+    // case.
+    template <class Owner>
+    Status check_name(const toml::node& at, std::string_view table, const Owner& owner,
+                      const std::vector<Owner>& before) const {
+        if (!auth::valid_name(owner.name))
+            return error(at, fmt::format("{}.name is \"{}\", but must be 1 to 64 of [A-Za-z0-9._-]",
+                                         table, owner.name));
+        for (const Owner& other : before)
+            if (std::is_same_v<Owner, LaneConfig>
+                    ? admit::equal_ignoring_case(other.name, owner.name)
+                    : other.name == owner.name)
+                return error(at, fmt::format("{0}.name is \"{1}\", but there is a [[{0}]] of that "
+                                             "name already: make them one, or name them apart",
+                                             table, owner.name));
+        return {};
+    }
+
     // [[name]] tables; `needed` is the key that each must set. What a table does not set is as in
     // that of `presets` whose needed key is the same.
     template <class Owner, class Value>
@@ -168,6 +184,8 @@ class Reader {
             if ((owner.*needed).empty())
                 return error(item, fmt::format("{}.{} is missing{}", name, needed_name,
                                                name == "model" ? ": name the GGUF file" : ""));
+            if constexpr (requires { owner.name; })
+                if (Status s = check_name(item, name, owner, out); !s) return s;
             out.push_back(std::move(owner));
         }
         return {};
@@ -261,122 +279,6 @@ Result<Config> parse_config(std::string_view toml_text, std::string_view source_
         s = reader.list(root, "model", model_fields(), &ModelConfig::path, "path", config.models);
     if (!s) return std::unexpected(s.error());
     return config;
-}
-
-ModelConfig model_from_flag(std::string_view flag) {
-    ModelConfig model;
-    model.path = flag;
-    const std::size_t equals = flag.rfind('=');
-    if (equals == std::string_view::npos) return model;
-    if (flag.starts_with("null:")) {
-        // The script has equals signs of its own: only a second one in its last setting starts the
-        // id ("null:tokens=5=id"), or one right after the colon ("null:=id").
-        const std::string_view last = flag.substr(flag.find_last_of(",:") + 1);
-        if (!last.starts_with('=') && std::count(last.begin(), last.end(), '=') < 2) return model;
-    }
-    model.path = flag.substr(0, equals);
-    model.id = flag.substr(equals + 1);
-    return model;
-}
-
-namespace {
-
-Status check_warm_up(const WarmUpConfig& warm_up, bool known) {
-    if (!known)
-        return fail(
-            Code::kInvalidRequest, "config",
-            fmt::format("cache.warmup.model is \"{}\", which no model is called", warm_up.model));
-    const auto given = [](const std::string& text) { return text.empty() ? 0 : 1; };
-    if (given(warm_up.system) + given(warm_up.prompt) + given(warm_up.file) == 1) return {};
-    return fail(Code::kInvalidRequest, "config",
-                fmt::format("the cache.warmup of model \"{}\" must have one of system, prompt and "
-                            "file",
-                            warm_up.model));
-}
-
-Status check_shares(const Config::Cache& cache) {
-    const auto wrong = [](std::string text) {
-        return fail(Code::kInvalidRequest, "config", std::move(text));
-    };
-    if (!cache.shares.empty() && cache.isolate != "workspace")
-        return wrong(
-            "cache.share needs cache.isolate = \"workspace\": users are kept apart or "
-            "workspaces share, not both");
-    std::set<std::string, std::less<>> seen;
-    for (const ShareConfig& share : cache.shares) {
-        if (share.workspaces.size() < 2)
-            return wrong(
-                fmt::format("cache.share.workspaces = [\"{}\"] shares with nobody: name "
-                            "two workspaces or more",
-                            fmt::join(share.workspaces, "")));
-        for (const std::string& name : share.workspaces) {
-            if (!auth::valid_name(name))
-                return wrong(
-                    fmt::format("cache.share.workspaces: \"{}\" is no workspace: 1 to 64 "
-                                "of [A-Za-z0-9._-]",
-                                name));
-            if (!seen.insert(name).second)
-                return wrong(
-                    fmt::format("cache.share.workspaces names \"{}\" twice: a workspace "
-                                "shares its caches with one group",
-                                name));
-        }
-    }
-    return {};
-}
-
-}  // namespace
-
-CacheGroups cache_groups(const Config& config) {
-    CacheGroups groups;
-    for (const ShareConfig& share : config.cache.shares)
-        for (const std::string& name : share.workspaces)
-            groups[name] = fmt::format("{}", fmt::join(share.workspaces, "+"));
-    return groups;
-}
-
-std::vector<LaneConfig> built_in_lanes() {
-    std::vector<LaneConfig> lanes;
-    for (const admit::Lane& lane : admit::default_lanes())
-        lanes.push_back({.name = lane.name,
-                         .reserved_sequences = lane.reserved_sequences,
-                         .ttft_p99_ms = lane.ttft_p99_ms,
-                         .beside_step_tokens = lane.beside_step_tokens});
-    return lanes;
-}
-
-Status finish_config(Config& config) {
-    if (config.tls.certificate.empty() != config.tls.key.empty())
-        return fail(Code::kInvalidRequest, "config",
-                    "tls.certificate and tls.key belong together: set both, or neither for a "
-                    "development certificate");
-    if (config.limits.total_buffer_bytes < config.limits.body_bytes)
-        return fail(Code::kInvalidRequest, "config",
-                    fmt::format("limits.total_buffer_bytes = {} cannot hold one body of "
-                                "limits.body_bytes = {}: raise the one or lower the other",
-                                config.limits.total_buffer_bytes, config.limits.body_bytes));
-    if (Status s = check_shares(config.cache); !s) return s;
-    std::set<std::string, std::less<>> names;
-    for (ModelConfig& model : config.models) {
-        if (model.id.empty()) {
-            model.id = model.path.starts_with("null:")
-                           ? "null"
-                           : std::filesystem::path(model.path).stem().string();
-        }
-        std::vector<std::string> all = model.aliases;
-        all.push_back(model.id);
-        for (const std::string& name : all)
-            if (!names.insert(name).second)
-                return fail(Code::kInvalidRequest, "config",
-                            fmt::format("two models are called \"{}\": give one another id "
-                                        "(--model PATH=ID or id = \"…\")",
-                                        name));
-    }
-    const bool all_known = config.models.empty();  // the command line names them
-    for (const WarmUpConfig& warm_up : config.cache.warm_ups)
-        if (Status s = check_warm_up(warm_up, all_known || names.contains(warm_up.model)); !s)
-            return s;
-    return check_topology(config);
 }
 
 Result<Config> read_config(const std::string& path) {

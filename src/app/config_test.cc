@@ -80,6 +80,38 @@ TEST(Config, LanesOfKnownNamesStartFromWhatTheyAreOutOfTheBox) {
               std::string::npos);
 }
 
+// What no topology can be made of is told by the check, not only by a server that starts.
+TEST(Config, NamesOfLanesWorkspacesAndRegions) {
+    const auto refuses = [](std::string_view toml, std::string_view why) {
+        Result<Config> config = parse_config(toml, "test.toml");
+        const Status status = config ? finish_config(*config) : std::unexpected(config.error());
+        ASSERT_FALSE(status) << toml;
+        EXPECT_NE(status.error().detail.find(why), std::string::npos) << status.error().detail;
+    };
+    const std::string lane = "[[lane]]\nname = \"default\"\n";
+    refuses("[[lane]]\nname = \"fast\"\n", "no lane is called \"default\"");
+    refuses(lane + "[[lane]]\nname = \"DEFAULT\"\n",
+            "test.toml:3: lane.name is \"DEFAULT\", but there is a [[lane]] of that name already");
+    refuses(lane + "[[lane]]\nname = \"very fast\"\n",
+            "test.toml:3: lane.name is \"very fast\", but must be 1 to 64 of [A-Za-z0-9._-]");
+    const std::string workspace = "[[workspace]]\nname = \"a\"\nrequests = 1\n";
+    refuses(
+        workspace + workspace,
+        "test.toml:4: workspace.name is \"a\", but there is a [[workspace]] of that name already");
+    refuses("[[workspace]]\nname = \"a/b\"\n", "test.toml:1: workspace.name is \"a/b\"");
+    refuses("[topology]\nregion = \"here and there\"\n", "region \"here and there\" must be");
+    refuses("[topology]\nregions = [\"e u=https://x\"]\n", "must be NAME=URL");
+    refuses("[topology]\nregions = [\"eu=https://x y\"]\n", "location of region \"eu\"");
+    refuses("[topology]\nregions = [\"eu=https://x\", \"EU=https://y\"]\n",
+            "region \"EU\" is listed twice");
+    refuses("[topology]\nregion = \"eu\"\nregions = [\"eu\"]\n", "region \"eu\" is listed twice");
+    refuses("[[model]]\npath = \"null:\"\nid = \"a\"\naliases = [\"A\"]\n",
+            "model name \"A\" is used twice");
+    Result<Config> apart = parse_config(workspace + "[[workspace]]\nname = \"A\"\n", "test.toml");
+    ASSERT_TRUE(apart);
+    EXPECT_TRUE(finish_config(*apart));
+}
+
 TEST(Config, CachesAndTheirWarmUps) {
     const Result<Config> defaults = parse_config(documented_defaults(), "defaults");
     ASSERT_TRUE(defaults) << defaults.error().detail;

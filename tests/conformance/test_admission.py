@@ -733,6 +733,23 @@ def test_reload_takes_up_the_topology_and_names_what_it_cannot():
         assert [status("old-name"), status(NULL, **fast)] == [200, 200]
 
 
+@pytest.mark.parametrize("table, words", [
+    ('[[lane]]\nname = "fast"', 'no lane is called "default"'),
+    ('[[lane]]\nname = "default"\n[[lane]]\nname = "Default"', "already"),
+    ('[[workspace]]\nname = "a"\n[[workspace]]\nname = "a"', "already"),
+    ('[topology]\nregion = "over there"', "over there"),
+])
+def test_check_and_serve_refuse_the_same(tmp_path, table, words):
+    server = servers.Server([], keys=(), tls=False, start=False)
+    config = tmp_path / "zerohop.toml"
+    config.write_text(table + '\n[[model]]\npath = "null:"\n')
+    check = server.command("config", "check", config, check=False)
+    serve = server.command("serve", "--config", config, check=False)
+    assert (check.returncode, serve.returncode) == (1, 2)
+    assert words in check.stderr and check.stderr.splitlines()[-1] == serve.stderr.splitlines()[-1]
+    server.close()
+
+
 LANES = """[[lane]]
 name = "default"
 [[lane]]
