@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -184,6 +185,18 @@ std::string Topology::lane_names() const {
     return out;
 }
 
+namespace {
+
+// What each lane has of a model's slots, which may be less than it asks for.
+nlohmann::ordered_json reserved_json(const Model& model, const std::vector<Lane>& lanes) {
+    auto out = nlohmann::ordered_json::object();
+    for (std::size_t i = 0; i < std::min(lanes.size(), model.lane_slots.size()); ++i)
+        out[lanes[i].name] = model.lane_slots[i];
+    return out;
+}
+
+}  // namespace
+
 std::string topology_json(const Topology& topology) {
     using Json = nlohmann::ordered_json;
     const TopologyConfig& config = topology.config();
@@ -194,6 +207,8 @@ std::string topology_json(const Topology& topology) {
                       {"instance", model.instance},
                       {"context_tokens", model.context_tokens},
                       {"kv_reserve_tokens", model.kv_reserve_tokens},
+                      {"max_sequences", model.max_sequences},
+                      {"reserved_sequences", reserved_json(model, config.lanes)},
                       {"queue", nullptr}};
         if (model.gauge)
             entry["queue"] = {

@@ -29,10 +29,12 @@ struct Lane {
 struct Model {
     std::string id;
     std::vector<std::string> aliases;
-    std::uint32_t instance = 0;          // which EnginePort, for `app`
-    std::int32_t context_tokens = 0;     // prompt + output
-    std::int32_t kv_reserve_tokens = 0;  // soft reservation when the body's size is unknown
-    std::shared_ptr<QueueGauge> gauge;   // may be null: then never full
+    std::uint32_t instance = 0;                  // which EnginePort, for `app`
+    std::int32_t context_tokens = 0;             // prompt + output
+    std::int32_t kv_reserve_tokens = 0;          // soft reservation when the body's size is unknown
+    std::shared_ptr<QueueGauge> gauge;           // may be null: then never full
+    std::uint32_t max_sequences = 0;             // its slots
+    std::vector<std::uint32_t> lane_slots = {};  // reserved of them, by lane: lane_slots.h
 };
 
 struct Region {

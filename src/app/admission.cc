@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "admit/lane_slots.h"
 #include "admit/token_endpoint.h"
 #include "app/topology_config.h"
 #include "auth/key_file.h"
@@ -51,6 +52,20 @@ void check_objective(const admit::Lane& lane, const admit::Model& model) {
     }
 }
 
+// Says where a lane has less than it asks for.
+void reserve_slots(admit::Model& model, const std::vector<admit::Lane>& lanes) {
+    std::vector<std::uint32_t> wanted;
+    for (const admit::Lane& lane : lanes) wanted.push_back(lane.reserved_sequences);
+    model.lane_slots = admit::granted_slots(wanted, model.max_sequences);
+    for (std::size_t i = 0; i < lanes.size(); ++i)
+        if (model.lane_slots[i] < wanted[i])
+            log_warn("app",
+                     "lane \"{}\" asks for {} reserved sequences of model {} and has {}: all lanes "
+                     "together get at most half of its {}; raise model.max_sequences or lower the "
+                     "lanes' reserved_sequences",
+                     lanes[i].name, wanted[i], model.id, model.lane_slots[i], model.max_sequences);
+}
+
 // Only of lanes that promise something else than before.
 void check_objectives(const std::vector<admit::Lane>& lanes, const std::vector<admit::Lane>& before,
                       const std::vector<admit::Model>& models) {
@@ -69,6 +84,7 @@ Result<std::unique_ptr<Admission>> Admission::open(const Config& config) {
 
 Status Admission::start(const Config& config, std::vector<std::unique_ptr<EnginePort>>& engines,
                         const std::vector<std::shared_ptr<admit::QueueGauge>>& gauges) {
+    lanes_ = lanes_of(config);
     for (std::size_t i = 0; i < engines.size(); ++i) {
         const ModelInfo& info = engines[i]->info();
         models_.push_back({.id = config.models[i].id,
@@ -76,9 +92,10 @@ Status Admission::start(const Config& config, std::vector<std::unique_ptr<Engine
                            .instance = static_cast<std::uint32_t>(i),
                            .context_tokens = info.context_tokens,
                            .kv_reserve_tokens = std::min(info.context_tokens / 4, 1024),
-                           .gauge = i < gauges.size() ? gauges[i] : nullptr});
+                           .gauge = i < gauges.size() ? gauges[i] : nullptr,
+                           .max_sequences = static_cast<std::uint32_t>(info.max_sequences)});
+        reserve_slots(models_.back(), lanes_);
     }
-    lanes_ = lanes_of(config);
     body_bytes_ = config.limits.body_bytes;
     check_objectives(lanes_, {}, models_);
     auto topology = make_topology(config, models_, lanes_);

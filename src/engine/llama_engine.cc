@@ -78,6 +78,7 @@ LlamaEngine::LlamaEngine(const LlamaOptions& options, std::shared_ptr<const Mode
     const std::int32_t wanted =
         options_.context_tokens > 0 ? std::min(options_.context_tokens, trained) : trained;
     info_.context_tokens = std::min(wanted, cells);
+    info_.max_sequences = plan.sequences;
     info_.can_continue = renderer_->traits().can_continue;
     info_.can_share_prefix = model_->partial_removal && options_.prefix_cache;
     output_limit_ = plan.outputs;

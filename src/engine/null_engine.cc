@@ -66,6 +66,7 @@ class NullEngine final : public EnginePort {
         info_.architecture = "null";
         info_.created_ns = wall_now();
         info_.context_tokens = config_.context;
+        info_.max_sequences = static_cast<std::int32_t>(config_.slots);
         thread_ = std::thread([this] { run(); });
     }
     ~NullEngine() override { stop(); }

@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "admit/fair_queue.h"
+#include "admit/lane_slots.h"
 #include "admit/queue_gauge.h"
 #include "request/request.h"
 #include "request/stream.h"
@@ -75,10 +76,7 @@ class WaitQueue {
             gauge_->max_requests = options.bounds.max_requests;
             gauge_->max_tokens = static_cast<std::uint64_t>(options.bounds.max_tokens);
         }
-        std::uint32_t left = slots_ / 2;  // what is kept for some must not lock out the rest
-        for (const std::uint32_t wanted : options.reserved) {
-            const std::uint32_t reserved = std::min(wanted, left);
-            left -= reserved;
+        for (const std::uint32_t reserved : admit::granted_slots(options.reserved, slots_)) {
             class_of_lane_.push_back(reserved == 0 ? 0 : classes_.size());
             if (reserved == 0) continue;
             classes_.push_back(std::make_unique<Class>(options.bounds));

@@ -23,6 +23,7 @@ struct ModelInfo {
     std::string architecture;         // "llama", "qwen3", "null", …
     WallNs created_ns = 0;            // file's modification time
     std::int32_t context_tokens = 0;  // prompt + output of one request
+    std::int32_t max_sequences = 0;   // requests computed at once
     std::int64_t parameters = 0;
     bool can_continue = true;      // assistant prefill works with its template
     bool can_share_prefix = true;  // partial seq_rm works (not recurrent)

@@ -829,6 +829,23 @@ def test_a_full_queue_is_full_for_its_lanes_alone():
             thread.join()
 
 
+def test_what_lanes_have_of_a_models_slots():
+    """All lanes together get half: what one asks for in vain is told at start and shown."""
+    server = servers.Server([{"id": NULL, "path": "null:slots=4"}, {"id": "wide", "path": "null:slots=16"}], keys=(),
+                            tls=False, start=False)
+    admin = server.create_key("ops", "--admin")
+    server.config_path.write_text(server.config_path.read_text() + '[[lane]]\nname = "default"\n'
+                                  '[[lane]]\nname = "fast"\nreserved_sequences = 1\n'
+                                  '[[lane]]\nname = "wide"\nreserved_sequences = 3\n')
+    with server.start():
+        topology = request(server, "GET", "/v1/topology", headers=as_key(admin)).json()
+        assert [lane["reserved_sequences"] for lane in topology["lanes"]] == [0, 1, 3]
+        assert {m["id"]: (m["max_sequences"], m["reserved_sequences"]) for m in topology["models"]} == {
+            NULL: (4, {"default": 0, "fast": 1, "wide": 1}), "wide": (16, {"default": 0, "fast": 1, "wide": 3})}
+        told = [line for line in server.log_path.read_text().splitlines() if "reserved sequences" in line]
+        assert len(told) == 1 and f'lane \\"wide\\" asks for 3 reserved sequences of model {NULL} and has 1' in told[0]
+
+
 def test_reserved_lane():
     """While its lane is in use, a reserved slot is nobody else's."""
     server = servers.Server([null_model(slots=2)], keys=(servers.KEY,), tls=False, start=False)
