@@ -16,12 +16,13 @@ std::shared_ptr<WorkspaceState> StateBook::workspace(const std::string& name,
     return state;
 }
 
-std::shared_ptr<KeyState> StateBook::key(const std::string& id, const Limits& limits) {
+std::shared_ptr<KeyState> StateBook::key(const std::string& id, const Limits& limits,
+                                         const Limits& burst) {
     std::shared_ptr<KeyState>& state = keys_[id];
     if (!state) {
-        state = std::make_shared<KeyState>(id, limits);
+        state = std::make_shared<KeyState>(id, limits, burst);
     } else {
-        state->quota.set_limits(limits);
+        state->quota.set_limits(limits, burst);
     }
     return state;
 }
@@ -32,11 +33,11 @@ Binding StateBook::bind(const auth::KeyRecord* record, const Topology& topology)
     const int default_lane = topology.find_lane("default");
     binding.default_lane = static_cast<std::uint8_t>(default_lane);
     if (record == nullptr) {
-        binding.key_state = key("", {});
+        binding.key_state = key("", {}, {});
         binding.workspace = workspace("default", topology);
         return binding;
     }
-    binding.key_state = key(record->id, record->limits);
+    binding.key_state = key(record->id, record->limits, record->burst);
     binding.workspace = workspace(record->workspace, topology);
     binding.priority_max = record->priority_max;
     binding.lanes = 0;

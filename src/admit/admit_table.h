@@ -25,7 +25,8 @@
 namespace zerohop::admit {
 
 struct KeyState {
-    KeyState(std::string id, const Limits& limits) : quota("key", std::move(id), limits) {}
+    KeyState(std::string id, const Limits& limits, const Limits& burst)
+        : quota("key", std::move(id), limits, burst) {}
     QuotaGroup quota;
     LengthLearner lengths;
     StructureLengths structure_lengths;
@@ -95,7 +96,7 @@ class StateBook {
   private:
     Binding bind(const auth::KeyRecord* key, const Topology& topology);
     std::shared_ptr<WorkspaceState> workspace(const std::string& name, const Topology& topology);
-    std::shared_ptr<KeyState> key(const std::string& id, const Limits& limits);
+    std::shared_ptr<KeyState> key(const std::string& id, const Limits& limits, const Limits& burst);
     void make_room(WallNs now);
 
     mutable std::mutex mutex_;

@@ -147,10 +147,13 @@ Error HeadAdmission::quota_error(const QuotaRefusal& refusal, MonoNs now, WallNs
             ? "this server's anonymous use"
             : fmt::format("{} {}", refusal.group->scope(), refusal.group->name());
     if (refusal.retry_in_ns < 0) {
+        const std::string burst = refusal.burst == refusal.limit
+                                      ? std::string()
+                                      : fmt::format(" with a burst of {}", refusal.burst);
         error.detail = fmt::format(
-            "{}: this request needs {} {}, more than the limit of {} per minute ever allows at "
+            "{}: this request needs {} {}, more than the limit of {} per minute{} ever allows at "
             "once",
-            who, refusal.cost, what, refusal.limit);
+            who, refusal.cost, what, refusal.limit, burst);
         error.headers.emplace_back("x-should-retry", "false");
     } else {
         error.detail = fmt::format("{}: the limit of {} {} per minute is reached; try again in {}",

@@ -596,6 +596,50 @@ TEST_F(Decider, ReloadKeepsQuotasAndRunningAdmissions) {
     EXPECT_TRUE(old->choose_model("big"));
 }
 
+// A burst of one's own, smaller than the limit (of a key) or larger (of a workspace): admitted =
+// burst + ⌊Δt · rate⌋ to the request.
+TEST_F(Decider, BurstsOfKeysAndWorkspacesAreExact) {
+    const auth::KeyWithSecret even =
+        make({.workspace = "even", .limits = {.requests = 601}, .burst = {.requests = 20}});
+    const auth::KeyWithSecret wide = make({.workspace = "wide"});
+    config_.workspaces["wide"] = {.limits = {.requests = 60}, .burst = {.requests = 90}};
+    decider_->install(snapshot(), *Topology::make(config_));
+    const auto admitted = [&](const auth::KeyWithSecret& key) {
+        std::int64_t n = 0;
+        while (decider_->decide(head(key.secret))) ++n;
+        return n;
+    };
+    std::int64_t evens = 0, wides = 0;
+    MonoNs elapsed = 0;
+    for (int step = 0; step < 20; ++step) {
+        evens += admitted(even);
+        wides += admitted(wide);
+        EXPECT_EQ(evens, 20 + elapsed * 601 / (60 * kNsPerSec)) << step;
+        EXPECT_EQ(wides, 90 + elapsed * 60 / (60 * kNsPerSec)) << step;
+        elapsed += 1'234'567'891;
+        mono_ = kMono + elapsed;
+    }
+    // After a long pause the burst again, and no more.
+    mono_ = kMono + 3600 * kNsPerSec;
+    EXPECT_EQ(admitted(even), 20);
+    EXPECT_EQ(admitted(wide), 90);
+}
+
+TEST_F(Decider, APromptBeyondTheBurstNeverFits) {
+    const auth::KeyWithSecret key =
+        make({.limits = {.input_tokens = 1000}, .burst = {.input_tokens = 100}});
+    decider_->install(snapshot(), *Topology::make(config_));
+    auto decision = allowed(head(key.secret));
+    HeadAdmission& admission = *admission_of(decision.admission.get());
+    ASSERT_TRUE(admission.choose_model("big"));
+    const Status beyond = admission.charge(101, 1, mono_, wall_);
+    ASSERT_FALSE(beyond);
+    EXPECT_NE(beyond.error().detail.find("1000 per minute with a burst of 100"), std::string::npos)
+        << beyond.error().detail;
+    EXPECT_EQ(value(beyond.error(), "x-should-retry"), "false");
+    EXPECT_TRUE(admission.charge(100, 1, mono_, wall_));
+}
+
 // The exactness of quotas, through the whole decision and while tables are swapped: 10,000 requests
 // from several threads, keys and tokens mixed, against one key.
 TEST_F(Decider, ExactUnderConcurrencyAndReloads) {

@@ -105,12 +105,17 @@ Status check_limits(const TopologyConfig& config) {
     };
     if (!good(config.workspace_default.limits) || !good(config.workspace_default.burst))
         return refuse(fmt::format("workspace limits must be 0 to {}", auth::kMaxLimit));
+    if (auth::has_stray_burst(config.workspace_default.limits, config.workspace_default.burst))
+        return refuse("the burst of a workspace needs the limit that it belongs to");
     for (const auto& [name, w] : config.workspaces) {
         if (!auth::valid_name(name))
             return refuse(fmt::format("workspace \"{}\" must be 1 to 64 of [A-Za-z0-9._-]", name));
         if (!good(w.limits) || !good(w.burst))
             return refuse(
                 fmt::format("limits of workspace \"{}\" must be 0 to {}", name, auth::kMaxLimit));
+        if (auth::has_stray_burst(w.limits, w.burst))
+            return refuse(fmt::format(
+                "the burst of workspace \"{}\" needs the limit that it belongs to", name));
     }
     return {};
 }
@@ -235,7 +240,11 @@ std::string topology_json(const Topology& topology) {
     const auto limits = [](const WorkspaceLimits& w) -> Json {
         return {{"requests_per_minute", w.limits.requests},
                 {"input_tokens_per_minute", w.limits.input_tokens},
-                {"output_tokens_per_minute", w.limits.output_tokens}};
+                {"output_tokens_per_minute", w.limits.output_tokens},
+                {"burst",
+                 {{"requests", w.burst.requests},
+                  {"input_tokens", w.burst.input_tokens},
+                  {"output_tokens", w.burst.output_tokens}}}};
     };
     Json workspaces = Json::object();
     for (const auto& [name, w] : config.workspaces) workspaces[name] = limits(w);

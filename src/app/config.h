@@ -56,6 +56,9 @@ struct WorkspaceConfig {
     std::int64_t requests = 0;
     std::int64_t input_tokens = 0;
     std::int64_t output_tokens = 0;
+    std::int64_t requests_burst = 0;  // 0: as the limit
+    std::int64_t input_tokens_burst = 0;
+    std::int64_t output_tokens_burst = 0;
 };
 
 // A prompt whose KV is computed before the server is ready.
@@ -118,6 +121,9 @@ struct Config {
         std::int64_t workspace_requests = 0;
         std::int64_t workspace_input_tokens = 0;
         std::int64_t workspace_output_tokens = 0;
+        std::int64_t workspace_requests_burst = 0;
+        std::int64_t workspace_input_tokens_burst = 0;
+        std::int64_t workspace_output_tokens_burst = 0;
     } quota;
     struct Topology {
         std::string region = "local";

@@ -26,7 +26,7 @@ TEST(ConfigChanges, WhatAReloadTakesUpIsNotNamed) {
     EXPECT_EQ(between(kModel,
                       "[quota]\nworkspace_requests = 5\n"
                       "[topology]\nregion = \"eu\"\nregions = [\"us=https://us\"]\n"
-                      "[[workspace]]\nname = \"x\"\nrequests = 3\n"
+                      "[[workspace]]\nname = \"x\"\nrequests = 3\nrequests_burst = 1\n"
                       "[[model]]\nid = \"a\"\npath = \"null:\"\naliases = [\"b\"]\n"),
               Names{});
 }

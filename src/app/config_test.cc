@@ -98,6 +98,9 @@ TEST(Config, NamesOfLanesWorkspacesAndRegions) {
     refuses(
         workspace + workspace,
         "test.toml:4: workspace.name is \"a\", but there is a [[workspace]] of that name already");
+    refuses("[[workspace]]\nname = \"a\"\nrequests_burst = 5\n",
+            "the burst of workspace \"a\" needs the limit");
+    refuses("[quota]\nworkspace_requests_burst = 5\n", "needs the limit");
     refuses("[[workspace]]\nname = \"a/b\"\n", "test.toml:1: workspace.name is \"a/b\"");
     refuses("[topology]\nregion = \"here and there\"\n", "region \"here and there\" must be");
     refuses("[topology]\nregions = [\"e u=https://x\"]\n", "must be NAME=URL");

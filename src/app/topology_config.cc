@@ -21,6 +21,24 @@ Result<admit::Region> region_of(const std::string& text) {
     return region;
 }
 
+admit::WorkspaceLimits default_limits(const Config::Quota& quota) {
+    return {.limits = {.requests = quota.workspace_requests,
+                       .input_tokens = quota.workspace_input_tokens,
+                       .output_tokens = quota.workspace_output_tokens},
+            .burst = {.requests = quota.workspace_requests_burst,
+                      .input_tokens = quota.workspace_input_tokens_burst,
+                      .output_tokens = quota.workspace_output_tokens_burst}};
+}
+
+admit::WorkspaceLimits limits_of(const WorkspaceConfig& workspace) {
+    return {.limits = {.requests = workspace.requests,
+                       .input_tokens = workspace.input_tokens,
+                       .output_tokens = workspace.output_tokens},
+            .burst = {.requests = workspace.requests_burst,
+                      .input_tokens = workspace.input_tokens_burst,
+                      .output_tokens = workspace.output_tokens_burst}};
+}
+
 }  // namespace
 
 std::vector<admit::Lane> lanes_of(const Config& config) {
@@ -46,13 +64,9 @@ Result<std::shared_ptr<const admit::Topology>> make_topology(
     }
     topology.models = models;
     topology.lanes = lanes;
-    topology.workspace_default.limits = {.requests = config.quota.workspace_requests,
-                                         .input_tokens = config.quota.workspace_input_tokens,
-                                         .output_tokens = config.quota.workspace_output_tokens};
+    topology.workspace_default = default_limits(config.quota);
     for (const WorkspaceConfig& workspace : config.workspaces)
-        topology.workspaces[workspace.name].limits = {.requests = workspace.requests,
-                                                      .input_tokens = workspace.input_tokens,
-                                                      .output_tokens = workspace.output_tokens};
+        topology.workspaces[workspace.name] = limits_of(workspace);
     topology.max_body_bytes = config.limits.body_bytes;
     return admit::Topology::make(std::move(topology));
 }

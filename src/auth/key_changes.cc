@@ -54,7 +54,7 @@ Result<KeyRecord*> find(KeySnapshot::Content& content, std::string_view id) {
 Status check_limit(std::string_view name, std::int64_t value) {
     if (value >= 0 && value <= kMaxLimit) return {};
     return fail(Code::kInvalidRequest, "auth",
-                fmt::format("{} must be 0 (no limit) to {}, got {}", name, kMaxLimit, value));
+                fmt::format("{} must be 0 (none) to {}, got {}", name, kMaxLimit, value));
 }
 
 Status check(const NewKey& wanted) {
@@ -67,8 +67,15 @@ Status check(const NewKey& wanted) {
     for (const auto& [name, value] :
          {std::pair{"requests per minute", wanted.limits.requests},
           std::pair{"input tokens per minute", wanted.limits.input_tokens},
-          std::pair{"output tokens per minute", wanted.limits.output_tokens}})
+          std::pair{"output tokens per minute", wanted.limits.output_tokens},
+          std::pair{"burst of requests", wanted.burst.requests},
+          std::pair{"burst of input tokens", wanted.burst.input_tokens},
+          std::pair{"burst of output tokens", wanted.burst.output_tokens}})
         if (Status s = check_limit(name, value); !s) return s;
+    if (has_stray_burst(wanted.limits, wanted.burst))
+        return fail(Code::kInvalidRequest, "auth",
+                    "a burst needs the limit that it belongs to: requests, input tokens or output "
+                    "tokens per minute");
     for (const std::string& lane : wanted.lanes)
         if (lane != "*" && !valid_name(lane))
             return fail(Code::kInvalidRequest, "auth",
@@ -91,6 +98,7 @@ Result<KeyWithSecret> create_key(KeySnapshot::Content& content, const NewKey& wa
     record.workspace = wanted.workspace;
     record.created_ns = now;
     record.limits = wanted.limits;
+    record.burst = wanted.burst;
     record.priority_max = wanted.priority_max;
     record.models = wanted.models;
     record.lanes = wanted.lanes;

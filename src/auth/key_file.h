@@ -52,6 +52,7 @@ struct NewKey {
     std::string name;
     std::string workspace = "default";
     Limits limits;
+    Limits burst;
     Priority priority_max = Priority::kNormal;
     std::vector<std::string> models = {"*"};
     std::vector<std::string> lanes = {"default", "batch"};

@@ -145,9 +145,30 @@ TEST_F(KeyFileTest, BadWishesAreRefused) {
     EXPECT_NE(text({.workspace = std::string(65, 'a')}), "");
     EXPECT_NE(text({.limits = {.requests = -1}}), "");
     EXPECT_NE(text({.limits = {.output_tokens = kMaxLimit + 1}}), "");
+    EXPECT_NE(text({.limits = {.requests = 5}, .burst = {.requests = -1}}), "");
+    EXPECT_NE(
+        text({.limits = {.requests = 5}, .burst = {.input_tokens = 5}}).find("needs the limit"),
+        std::string::npos);
     EXPECT_NE(text({.models = {}}), "");
     EXPECT_NE(text({.lanes = {"a;b"}}), "");
     EXPECT_TRUE(content.keys.empty());
+}
+
+TEST_F(KeyFileTest, BurstMayBeAbsentFromTheFile) {
+    KeySnapshot::Content content;
+    const auto key =
+        create_key(content, {.limits = {.requests = 60}, .burst = {.requests = 7}}, 1'000'000'000);
+    ASSERT_TRUE(key);
+    std::string text = write_keys_json(content);
+    KeySnapshot::Content read;
+    ASSERT_TRUE(read_keys_json(text, read));
+    EXPECT_EQ(read.keys.at(0).burst, (Limits{.requests = 7}));
+    const std::size_t at = text.find("\"burst\"");
+    ASSERT_NE(at, std::string::npos);
+    text.replace(at, 7, "\"earlier\"");
+    KeySnapshot::Content earlier;
+    ASSERT_TRUE(read_keys_json(text, earlier));
+    EXPECT_EQ(earlier.keys.at(0).burst, Limits{});
 }
 
 TEST_F(KeyFileTest, BrokenFilesAreNamedByField) {
@@ -174,6 +195,8 @@ TEST_F(KeyFileTest, BrokenFilesAreNamedByField) {
     EXPECT_EQ(broken("\"priority_max\": \"normal\"", "\"priority_max\": \"urgent\""),
               "keys[0].priority_max must be \"low\", \"normal\" or \"high\"");
     EXPECT_EQ(broken("{", "["), "is not a JSON object");
+    EXPECT_EQ(broken("\"input_tokens\": 0", "\"input_tokens\": \"many\""),
+              "keys[0].burst.input_tokens must be an integer from 0 to 1000000000");
     EXPECT_NE(broken("\"requests_per_minute\": 0", "\"requests_per_minute\": -1"), "accepted");
     KeySnapshot::Content content;
     for (std::size_t n = 0; n + 2 < good.size(); n += 7)

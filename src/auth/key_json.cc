@@ -38,6 +38,10 @@ Json key_json(const KeyRecord& key) {
              {{"requests_per_minute", key.limits.requests},
               {"input_tokens_per_minute", key.limits.input_tokens},
               {"output_tokens_per_minute", key.limits.output_tokens}}},
+            {"burst",
+             {{"requests", key.burst.requests},
+              {"input_tokens", key.burst.input_tokens},
+              {"output_tokens", key.burst.output_tokens}}},
             {"priority_max", to_string(key.priority_max)},
             {"models", key.models},
             {"lanes", key.lanes},
@@ -155,6 +159,13 @@ void read_limits(const Json& object, const std::string& where, Limits& limits, s
     r.number("output_tokens_per_minute", 0, kMaxLimit, limits.output_tokens);
 }
 
+void read_burst(const Json& object, const std::string& where, Limits& burst, std::string& error) {
+    Reader r(object, where, error);
+    r.number("requests", 0, kMaxLimit, burst.requests);
+    r.number("input_tokens", 0, kMaxLimit, burst.input_tokens);
+    r.number("output_tokens", 0, kMaxLimit, burst.output_tokens);
+}
+
 void read_key(const Json& object, const std::string& where, KeyRecord& key, std::string& error) {
     Reader r(object, where, error);
     std::int64_t generation = 0;
@@ -171,6 +182,9 @@ void read_key(const Json& object, const std::string& where, KeyRecord& key, std:
     r.flag("admin", key.admin);
     if (const Json* limits = r.member("limits"))
         read_limits(*limits, where + ".limits", key.limits, error);
+    // Files of earlier versions do not have it.
+    if (error.empty() && object.contains("burst"))
+        read_burst(object["burst"], where + ".burst", key.burst, error);
     if (const Json* secrets = r.member("secrets"))
         read_secrets(*secrets, where + ".secrets", key, error);
     if (!error.empty()) return;

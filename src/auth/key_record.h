@@ -12,7 +12,8 @@
 
 namespace zerohop::auth {
 
-// Per minute; 0 is "no limit of its own". Bursts up to one minute's worth.
+// Per minute; 0 is "no limit of its own". Of a burst: at once, after a pause; 0 is "as the limit",
+// one minute's worth.
 struct Limits {
     std::int64_t requests = 0;
     std::int64_t input_tokens = 0;
@@ -20,6 +21,13 @@ struct Limits {
     bool operator==(const Limits&) const = default;
 };
 inline constexpr std::int64_t kMaxLimit = 1'000'000'000;  // keeps quota arithmetic in 128 bits
+
+// Whether there is a burst of something that has no limit, which would mean nothing.
+constexpr bool has_stray_burst(const Limits& limits, const Limits& burst) {
+    return (burst.requests != 0 && limits.requests == 0) ||
+           (burst.input_tokens != 0 && limits.input_tokens == 0) ||
+           (burst.output_tokens != 0 && limits.output_tokens == 0);
+}
 
 enum class HashKind : std::uint8_t { kBlake2b, kSha256 };
 
@@ -39,6 +47,7 @@ struct KeyRecord {
     std::uint32_t generation = 1;  // tokens carry it; raising it ends those already issued
     std::vector<KeySecret> secrets;
     Limits limits;
+    Limits burst;
     Priority priority_max = Priority::kNormal;
     std::vector<std::string> models = {"*"};                // public ids or aliases; "*": all
     std::vector<std::string> lanes = {"default", "batch"};  // "*": all

@@ -59,6 +59,10 @@ Json describe(const auth::KeyRecord& key) {
             {"requests_per_minute", key.limits.requests},
             {"input_tokens_per_minute", key.limits.input_tokens},
             {"output_tokens_per_minute", key.limits.output_tokens},
+            {"burst",
+             {{"requests", key.burst.requests},
+              {"input_tokens", key.burst.input_tokens},
+              {"output_tokens", key.burst.output_tokens}}},
             {"priority_max", to_string(key.priority_max)},
             {"models", key.models},
             {"lanes", key.lanes},
@@ -221,6 +225,15 @@ void add_create(CLI::App* parent, const std::shared_ptr<Options>& o, int& exit_c
         ->check(limit);
     sub->add_option("--output-tpm", wanted.limits.output_tokens, "Output tokens per minute")
         ->check(limit);
+    sub->add_option("--burst", wanted.burst.requests,
+                    "Requests at once, after a pause (0: as many as --rpm)")
+        ->check(limit);
+    sub->add_option("--input-burst", wanted.burst.input_tokens,
+                    "Input tokens at once, the longest prompt (0: as many as --input-tpm)")
+        ->check(limit);
+    sub->add_option("--output-burst", wanted.burst.output_tokens,
+                    "Output tokens at once (0: as many as --output-tpm)")
+        ->check(limit);
     sub->add_option("--priority-max", o->priority, "Highest priority it may ask for")
         ->check(CLI::IsMember({"low", "normal", "high"}))
         ->capture_default_str();
@@ -241,6 +254,7 @@ void add_key_command(CLI::App& app, int& exit_code) {
     key->footer(
         "Examples:\n"
         "  zerohop key create --workspace team-a --rpm 600 --tpm 200000\n"
+        "  zerohop key create --workspace team-b --rpm 600 --burst 20   # even, not all at once\n"
         "  zerohop key create --workspace ops --admin --priority-max high --lanes '*'\n"
         "  zerohop key list --json\n"
         "  zerohop key revoke key_ab12cd34ef\n"

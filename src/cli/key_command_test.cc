@@ -50,15 +50,18 @@ class KeyCommand : public ::testing::Test {
 };
 
 TEST_F(KeyCommand, CreateListRevoke) {
-    ASSERT_EQ(run({"create", "--workspace", "team-a", "--name", "ci", "--rpm", "60", "--tpm",
-                   "1000", "--output-tpm", "500", "--priority-max", "high", "--models", "m1,m2",
-                   "--lanes", "*", "--admin", "--json"}),
+    ASSERT_EQ(run({"create", "--workspace",    "team-a", "--name",       "ci",    "--rpm",
+                   "60",     "--tpm",          "1000",   "--output-tpm", "500",   "--burst",
+                   "9",      "--priority-max", "high",   "--models",     "m1,m2", "--lanes",
+                   "*",      "--admin",        "--json"}),
               0);
     const auto created = json();
     EXPECT_EQ(created["workspace"], "team-a");
     EXPECT_EQ(created["requests_per_minute"], 60);
     EXPECT_EQ(created["input_tokens_per_minute"], 1000);
     EXPECT_EQ(created["output_tokens_per_minute"], 500);
+    EXPECT_EQ(created["burst"],
+              nlohmann::json({{"requests", 9}, {"input_tokens", 0}, {"output_tokens", 0}}));
     EXPECT_EQ(created["priority_max"], "high");
     EXPECT_EQ(created["models"], nlohmann::json::array({"m1", "m2"}));
     EXPECT_EQ(created["lanes"], nlohmann::json::array({"*"}));

@@ -311,6 +311,18 @@ def test_request_quota(own):
     assert sum(h.startswith("anthropic-ratelimit-requests-limit") for h in refused.headers) == 1
 
 
+def test_burst_is_what_comes_at_once(own):
+    key = own.create_key("team-r", "--rpm", 60, "--burst", 3)
+    take_up(own, key["secret"], 200)
+    began = time.monotonic()
+    status = [post(own, SMALL, headers=as_key(key)).status for _ in range(8)]
+    assert 3 <= status.count(200) <= 3 + int(time.monotonic() - began) + 1 and status[:3] == [200] * 3, status
+    listed = json.loads(own.command("key", "list", "--json").stdout)["keys"]
+    assert next(k for k in listed if k["id"] == key["id"])["burst"]["requests"] == 3
+    refused = own.command("key", "create", "-w", "team-r", "--burst", "3", check=False)
+    assert refused.returncode == 2 and "limit" in refused.stderr
+
+
 @pytest.mark.check(57)
 @pytest.mark.parametrize("streamed", [False, True])
 def test_token_quota(own, streamed):
