@@ -44,6 +44,7 @@ admit::WorkspaceLimits limits_of(const WorkspaceConfig& workspace) {
 std::vector<admit::Lane> lanes_of(const Config& config) {
     if (config.lanes.empty()) return admit::default_lanes();
     std::vector<admit::Lane> lanes;
+    lanes.reserve(config.lanes.size());
     for (const LaneConfig& lane : config.lanes)
         lanes.push_back({.name = lane.name,
                          .reserved_sequences = static_cast<std::uint32_t>(lane.reserved_sequences),
@@ -73,6 +74,7 @@ Result<std::shared_ptr<const admit::Topology>> make_topology(
 
 Status check_topology(const Config& config) {
     std::vector<admit::Model> models;
+    models.reserve(config.models.size());
     for (const ModelConfig& model : config.models)
         models.push_back({.id = model.id, .aliases = model.aliases, .gauge = nullptr});
     auto topology = make_topology(config, models, lanes_of(config));
