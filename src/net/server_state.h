@@ -33,19 +33,19 @@ class AddressCounts {
 std::string address_key(const std::string& address);
 
 struct ServerState {
-    ServerState(Limits l, wire::Dispatcher& d) : limits(std::move(l)), dispatcher(d) {}
+    ServerState(const Limits& l, wire::Dispatcher& d) : limits(l), dispatcher(d) {}
 
     const Limits limits;
     wire::Dispatcher& dispatcher;
     AddressCounts addresses;
 
     std::shared_ptr<TlsContext> tls() const {
-        std::lock_guard lock(tls_mutex);
-        return tls_context;
+        std::lock_guard lock(tls_mutex_);
+        return tls_context_;
     }
     void set_tls(std::shared_ptr<TlsContext> context) {
-        std::lock_guard lock(tls_mutex);
-        tls_context = std::move(context);
+        std::lock_guard lock(tls_mutex_);
+        tls_context_ = std::move(context);
     }
 
     std::atomic<bool> draining{false};
@@ -61,8 +61,8 @@ struct ServerState {
     std::atomic<std::uint64_t> bytes_out{0};
 
   private:
-    mutable std::mutex tls_mutex;
-    std::shared_ptr<TlsContext> tls_context;
+    mutable std::mutex tls_mutex_;
+    std::shared_ptr<TlsContext> tls_context_;
 };
 
 }  // namespace zerohop::net

@@ -76,7 +76,7 @@ Result<std::shared_ptr<TlsContext>> TlsContext::load(const TlsFiles& files) {
         return fail(Code::kInvalidRequest, kOrigin,
                     fmt::format("TLS certificate {} has expired", files.certificate));
     STACK_OF(X509)* chain = nullptr;
-    SSL_CTX_get0_chain_certs(raw, &chain);
+    SSL_CTX_get0_chain_certs(raw, static_cast<void*>(&chain));
     context->chain_length_ = 1 + (chain == nullptr ? 0 : sk_X509_num(chain));
     return context;
 }
