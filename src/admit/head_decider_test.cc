@@ -659,6 +659,7 @@ TEST_F(Decider, ExactUnderConcurrencyAndReloads) {
     MonoNs elapsed = 0;
     for (int wave = 0; wave < kWaves; ++wave) {
         std::vector<std::thread> threads;
+        threads.reserve(kThreads);
         for (int t = 0; t < kThreads; ++t)
             threads.emplace_back([&, t] {
                 for (int i = 0; i < kEach; ++i) {

@@ -52,13 +52,13 @@ void check_objective(const admit::Lane& lane, const admit::Model& model) {
     }
 }
 
-// Says where a lane has less than it asks for.
-void reserve_slots(admit::Model& model, const std::vector<admit::Lane>& lanes) {
+// Says where a lane has less than somebody asked for it.
+void reserve_slots(admit::Model& model, const std::vector<admit::Lane>& lanes, bool asked) {
     std::vector<std::uint32_t> wanted;
     wanted.reserve(lanes.size());
     for (const admit::Lane& lane : lanes) wanted.push_back(lane.reserved_sequences);
     model.lane_slots = admit::granted_slots(wanted, model.max_sequences);
-    for (std::size_t i = 0; i < lanes.size(); ++i)
+    for (std::size_t i = 0; asked && i < lanes.size(); ++i)
         if (model.lane_slots[i] < wanted[i])
             log_warn("app",
                      "lane \"{}\" asks for {} reserved sequences of model {} and has {}: all lanes "
@@ -95,7 +95,7 @@ Status Admission::start(const Config& config, std::vector<std::unique_ptr<Engine
                            .kv_reserve_tokens = std::min(info.context_tokens / 4, 1024),
                            .gauge = i < gauges.size() ? gauges[i] : nullptr,
                            .max_sequences = static_cast<std::uint32_t>(info.max_sequences)});
-        reserve_slots(models_.back(), lanes_);
+        reserve_slots(models_.back(), lanes_, !config.lanes.empty());
     }
     body_bytes_ = config.limits.body_bytes;
     check_objectives(lanes_, {}, models_);

@@ -136,7 +136,7 @@ TEST_F(KeyFileTest, TokenSecretsRotateByIdWithOverlap) {
 
 TEST_F(KeyFileTest, BadWishesAreRefused) {
     KeySnapshot::Content content;
-    const auto text = [&](NewKey wanted) {
+    const auto text = [&](const NewKey& wanted) {
         const auto got = create_key(content, wanted, 1);
         return got ? std::string() : got.error().detail;
     };
@@ -255,6 +255,7 @@ TEST_F(KeyFileTest, ConcurrentWritersLoseNothing) {
         }
     });
     std::vector<std::thread> writers;
+    writers.reserve(3);
     for (int w = 0; w < 3; ++w)
         writers.emplace_back([&] {
             for (int i = 0; i < 8; ++i) create();
