@@ -283,14 +283,17 @@ TEST(LlamaCache, TextIsThatOfAPlainEngine) {
 
 // Drafts on against off at temperature 1: the two-token completions of one prompt are distributed
 // alike. The draft is right in about half of the cases, so both ways are taken. Both runs have the
-// same seeds, and rows that do not depend on their batch: what is left is what drafts do.
+// same seeds, rows that do not depend on their batch, and one request at a time: with several the
+// cells of one lie in another order in the pool from run to run, which moves logits by up to 0.25.
+// What is left is what drafts do.
 TEST(LlamaCache, DraftsDoNotChangeTheDistribution) {
     NEED_MODEL();
     const char* long_run = std::getenv("ZEROHOP_LONG_TESTS");
-    const int samples = long_run != nullptr ? 10'000 : kSanitized ? 200 : 1'000;
+    const int samples = long_run != nullptr ? 10'000 : kSanitized ? 100 : 400;
     const auto count = [&](bool drafts) {
         LlamaOptions options = base_options();
         options.kv_type = rows_alone();
+        options.max_sequences = 1;
         options.drafts = options.drafts_always = drafts;
         options.sampling = {};
         options.sampling.temperature = 1.0F;
