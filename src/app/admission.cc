@@ -45,9 +45,10 @@ void check_objective(const admit::Lane& lane, const admit::Model& model) {
     } else if (token > 0 && left < token * kUsualPrompt) {
         log_warn("app",
                  "lane \"{}\" promises high priority a first token within {} ms: model {} computes "
-                 "{:.0f} prompt tokens/s, so prompts above {:.0f} tokens will be refused (429); "
+                 "{:.0f} prompt tokens/s, so prompts above {:.0f} tokens{} will be refused (429); "
                  "raise the lane's ttft_p99_ms to {:.0f} for prompts of {}",
                  lane.name, lane.ttft_p99_ms, model.id, 1000 / token, std::floor(left / token),
+                 model.gauge->engine_keeps_promises ? " that are not cached" : "",
                  std::ceil(fixed + token * kUsualPrompt), kUsualPrompt);
     }
 }
