@@ -150,7 +150,6 @@ void MessagesExchange::submit(ParsedMessages parsed) {
     engine_ = parsed.model->engine;
     if (mode_ == Mode::kWarmUp) warm_up_ = request;
     engine_->submit(std::move(request), stream_);
-    responder_.loop().expect_signal();
 }
 
 // Some templates refuse a prompt without a user: then an empty one stands behind it.

@@ -42,10 +42,6 @@ class Loop {
     // write when the loop may be asleep.
     virtual void signal(Ready& ready) noexcept = 0;
 
-    // Loop thread only. Work was just handed to another thread, whose signal may come within
-    // microseconds: the loop looks for it a moment before it sleeps.
-    virtual void expect_signal() noexcept {}
-
     // Loop thread only. The callback runs once unless cancelled; cancelling a dead id is a no-op.
     virtual TimerId after(std::int64_t delay_ms, std::function<void()> fn) = 0;
     virtual void cancel(TimerId id) = 0;

@@ -19,7 +19,6 @@
 #include <cstdint>
 #include <ctime>
 #include <limits>
-#include <thread>
 
 #include "base/clock.h"
 #include "base/pause.h"
@@ -73,12 +72,6 @@ class Wake {
                                   .tv_nsec = timeout_ns % kNsPerSec};
         syscall(SYS_futex, address(), FUTEX_WAIT_PRIVATE, kSleeping,
                 timeout_ns < 0 ? nullptr : &limit, nullptr, 0);
-    }
-
-    // Who would signal needs one.
-    static bool has_processor_to_spare() noexcept {
-        static const bool spare = std::thread::hardware_concurrency() > 1;
-        return spare;
     }
 
     std::atomic<std::uint32_t> word_{kIdle};

@@ -1,5 +1,6 @@
 #include "net/io_loop.h"
 
+#include <sched.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -24,9 +25,10 @@ namespace zerohop::net {
 namespace {
 
 constexpr int kEventsPerWait = 128;
-// A fast engine answers within this; sleeping would cost a wake-up, tens of µs on a virtual
-// machine.
-constexpr MonoNs kLookNs = 10'000;
+// Who was asked within this looks so long for the next request before it sleeps, and on the way for
+// the engine's answer: a wake-up costs tens of µs on a virtual machine (decision 0008).
+constexpr MonoNs kSoonNs = kNsPerMs;
+using Events = std::array<epoll_event, kEventsPerWait>;
 
 int make_eventfd() {
     const int fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
@@ -70,7 +72,7 @@ struct IoLoop::Impl {
     std::unordered_map<TimerId, std::int64_t> due;
     TimerId last_id = 0;
 
-    bool signal_expected = false;
+    bool asked_soon = false;  // the last event of a descriptor came within kSoonNs
 
     int depth = 0;
     std::vector<std::shared_ptr<TurnEnd>> ends;
@@ -79,9 +81,10 @@ struct IoLoop::Impl {
     static std::int64_t now_ms() { return mono_now() / kNsPerMs; }
     bool has_work() const { return !inbox.empty() || any_posted.load() || stopped.load(); }
     void wake() noexcept;
-    int wait(std::array<epoll_event, kEventsPerWait>& events);
-    int wait_at_most(std::array<epoll_event, kEventsPerWait>& events, int timeout_ms) const;
-    bool look_for_signal() const;
+    int wait(Events& events);
+    int wait_at_most(Events& events, int timeout_ms) const;
+    int look(Events& events, MonoNs until) const;
+    int sleep(Events& events);
     int until_timer_ms() const;
     void drain_inbox();
     std::vector<std::function<void()>> take_posted();
@@ -94,7 +97,7 @@ IoLoop::~IoLoop() = default;
 void IoLoop::run() {
     Impl& self = *impl_;
     self.thread.store(std::this_thread::get_id());
-    std::array<epoll_event, kEventsPerWait> events;
+    Events events;
     while (!self.stopped.load(std::memory_order_acquire)) {
         const int n = self.wait(events);
         for (int i = 0; i < n; ++i) {
@@ -125,31 +128,42 @@ void IoLoop::Impl::wake() noexcept {
     [[maybe_unused]] const ssize_t n = ::write(wake_fd, &one, sizeof one);
 }
 
-int IoLoop::Impl::wait_at_most(std::array<epoll_event, kEventsPerWait>& events,
-                               int timeout_ms) const {
+int IoLoop::Impl::wait_at_most(Events& events, int timeout_ms) const {
     const int n = epoll_wait(epoll_fd, events.data(), kEventsPerWait, timeout_ms);
     ZH_CHECK(n >= 0 || errno == EINTR);
     return std::max(n, 0);
 }
 
-int IoLoop::Impl::wait(std::array<epoll_event, kEventsPerWait>& events) {
+int IoLoop::Impl::wait(Events& events) {
     if (has_work()) return wait_at_most(events, 0);
-    if (std::exchange(signal_expected, false))
-        if (const int n = wait_at_most(events, 0); n > 0 || look_for_signal()) return n;
+    const MonoNs began = mono_now();
+    int n = asked_soon && has_processor_to_spare() ? look(events, began + kSoonNs) : 0;
+    if (n == 0 && !has_work()) n = sleep(events);
+    // A signal that comes soon says nothing: the tokens of one step come together.
+    const bool asked = std::any_of(events.begin(), events.begin() + n,
+                                   [](const epoll_event& e) { return e.data.ptr != nullptr; });
+    if (mono_now() - began >= kSoonNs)
+        asked_soon = false;
+    else if (asked)
+        asked_soon = true;
+    return n;
+}
+
+// Until there is an event or work. Gives way to whoever wants the processor.
+int IoLoop::Impl::look(Events& events, MonoNs until) const {
+    while (true) {
+        const int n = wait_at_most(events, 0);
+        if (n > 0 || has_work() || mono_now() >= until) return n;
+        sched_yield();
+    }
+}
+
+int IoLoop::Impl::sleep(Events& events) {
     const int timeout_ms = until_timer_ms();
     sleeping.store(true);
     const int n = wait_at_most(events, has_work() ? 0 : timeout_ms);
     sleeping.store(false, std::memory_order_relaxed);
     return n;
-}
-
-bool IoLoop::Impl::look_for_signal() const {
-    const MonoNs end = mono_now() + kLookNs;
-    do {
-        if (has_work()) return true;
-        pause_briefly();
-    } while (mono_now() < end);
-    return false;
 }
 
 int IoLoop::Impl::until_timer_ms() const {
@@ -180,8 +194,6 @@ std::vector<std::function<void()>> IoLoop::Impl::take_posted() {
 void IoLoop::signal(Ready& ready) noexcept {
     if (impl_->inbox.push(ready)) impl_->wake();
 }
-
-void IoLoop::expect_signal() noexcept { impl_->signal_expected = true; }
 
 void IoLoop::Impl::drain_inbox() {
     inbox.drain([](Ready& ready) { ready.on_ready(); });

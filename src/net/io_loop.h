@@ -35,7 +35,6 @@ class IoLoop final : public Loop {
 
     void post(std::function<void()> fn) override;
     void signal(Ready& ready) noexcept override;
-    void expect_signal() noexcept override;
     TimerId after(std::int64_t delay_ms, std::function<void()> fn) override;
     void cancel(TimerId id) override;
 
