@@ -55,9 +55,7 @@ void check_objective(const admit::Lane& lane, const admit::Model& model) {
 
 // Says where a lane has less than somebody asked for it.
 void reserve_slots(admit::Model& model, const std::vector<admit::Lane>& lanes, bool asked) {
-    std::vector<std::uint32_t> wanted;
-    wanted.reserve(lanes.size());
-    for (const admit::Lane& lane : lanes) wanted.push_back(lane.reserved_sequences);
+    const std::vector<std::uint32_t> wanted = reservations_of(lanes);
     model.lane_slots = admit::granted_slots(wanted, model.max_sequences);
     for (std::size_t i = 0; asked && i < lanes.size(); ++i)
         if (model.lane_slots[i] < wanted[i])

@@ -28,12 +28,6 @@ Sampling sampling_defaults(const ModelConfig& model) {
     return sampling;
 }
 
-std::vector<std::uint32_t> lane_reservations(const Config& config) {
-    std::vector<std::uint32_t> out;
-    for (const admit::Lane& lane : lanes_of(config)) out.push_back(lane.reserved_sequences);
-    return out;
-}
-
 }  // namespace
 
 Result<engine::LlamaOptions> llama_options(const ModelConfig& model, const Config& config) {
@@ -75,12 +69,12 @@ Result<std::unique_ptr<EnginePort>> load_model(const ModelConfig& model, const C
         std::string script = model.path == "null:" ? "null" : model.path;
         if (!model.id.empty())
             script += fmt::format("{}id={}", script == "null" ? ":" : ",", model.id);
-        return engine::make_null(script, lane_reservations(config), gauge);
+        return engine::make_null(script, reservations_of(lanes_of(config)), gauge);
     }
     Result<engine::LlamaOptions> options = llama_options(model, config);
     if (!options) return std::unexpected(options.error());
     options->gauge = std::move(gauge);
-    options->lane_reserved = lane_reservations(config);
+    options->lane_reserved = reservations_of(lanes_of(config));
     options->lane_caps = std::move(caps);
     return engine::load_llama(*options, [&](std::string_view stage, double share) {
         if (progress)

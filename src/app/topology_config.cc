@@ -53,6 +53,13 @@ std::vector<admit::Lane> lanes_of(const Config& config) {
     return lanes;
 }
 
+std::vector<std::uint32_t> reservations_of(const std::vector<admit::Lane>& lanes) {
+    std::vector<std::uint32_t> out;
+    out.reserve(lanes.size());
+    for (const admit::Lane& lane : lanes) out.push_back(lane.reserved_sequences);
+    return out;
+}
+
 Result<std::shared_ptr<const admit::Topology>> make_topology(
     const Config& config, const std::vector<admit::Model>& models,
     const std::vector<admit::Lane>& lanes) {

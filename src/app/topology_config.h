@@ -14,6 +14,8 @@ namespace zerohop::app {
 
 // The lanes of a configuration, or those out of the box.
 std::vector<admit::Lane> lanes_of(const Config& config);
+// The slots that each asks for, by lane.
+std::vector<std::uint32_t> reservations_of(const std::vector<admit::Lane>& lanes);
 
 // `models` and `lanes` as they are served, which after a reload need not be those of the file.
 Result<std::shared_ptr<const admit::Topology>> make_topology(

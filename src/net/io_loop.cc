@@ -12,7 +12,6 @@
 #include <map>
 #include <mutex>
 #include <system_error>
-#include <thread>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -61,7 +60,6 @@ struct IoLoop::Impl {
     // finds it set wakes the loop.
     std::atomic<bool> sleeping{false};
     std::atomic<bool> stopped{false};
-    std::atomic<std::thread::id> thread{};
     LoopInbox inbox;
     std::mutex posted_mutex;
     std::vector<std::function<void()>> posted;
@@ -96,7 +94,6 @@ IoLoop::~IoLoop() = default;
 
 void IoLoop::run() {
     Impl& self = *impl_;
-    self.thread.store(std::this_thread::get_id());
     Events events;
     while (!self.stopped.load(std::memory_order_acquire)) {
         const int n = self.wait(events);
@@ -115,8 +112,6 @@ void IoLoop::stop() {
     impl_->stopped.store(true);
     impl_->wake();
 }
-
-bool IoLoop::on_this_thread() const { return impl_->thread.load() == std::this_thread::get_id(); }
 
 char* IoLoop::read_buffer() { return impl_->buffer.get(); }
 

@@ -1,9 +1,9 @@
 // IoLoop: one I/O thread's event loop (epoll), timers, and the ways other threads reach it.
 //
-// Owning thread: the one that calls run(), for all but post(), signal(), stop() and thread-safe
-// reads. Work is done in turns: a turn is one event's handler; what it left to flush (at_turn_end)
-// is done before the loop waits again, so that many small writes become one. Lifetime: outlives
-// everything that runs on it. Functions posted after stop() are dropped.
+// Owning thread: the one that calls run(), for all but post(), signal() and stop(). Work is done in
+// turns: a turn is one event's handler; what it left to flush (at_turn_end) is done before the loop
+// waits again, so that many small writes become one. Lifetime: outlives everything that runs on it.
+// Functions posted after stop() are dropped.
 //
 // Why not a library's loop: docs/decisions/0008.
 #pragma once
@@ -31,7 +31,6 @@ class IoLoop final : public Loop {
 
     void run();   // until stop()
     void stop();  // any thread
-    bool on_this_thread() const;
 
     void post(std::function<void()> fn) override;
     void signal(Ready& ready) noexcept override;

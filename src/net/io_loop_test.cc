@@ -40,6 +40,14 @@ struct Seen final : Watcher {
     std::function<void()> then;
 };
 
+// A loop that watches one end of a pair.
+struct Watched {
+    IoLoop loop;
+    Pair pair;
+    Seen seen;
+    Watch watch{loop, pair.fds[0], seen};
+};
+
 // Runs what was posted and what is ready, for a while.
 void run_for(IoLoop& loop, std::int64_t ms) {
     loop.turn([&] { loop.after(ms, [&] { loop.stop(); }); });
@@ -47,55 +55,43 @@ void run_for(IoLoop& loop, std::int64_t ms) {
 }
 
 TEST(WatchTest, TellsOncePerWait) {
-    IoLoop loop;
-    Pair pair;
-    Seen seen;
-    Watch watch(loop, pair.fds[0], seen);
-    pair.send();
-    watch.wait_for(EPOLLIN);
-    EXPECT_TRUE(watch.waits_for(EPOLLIN));
-    run_for(loop, 20);
-    EXPECT_EQ(seen.calls, std::vector<std::uint32_t>{EPOLLIN});  // though the byte is still there
-    EXPECT_FALSE(watch.waits_for(EPOLLIN));
+    Watched w;
+    w.pair.send();
+    w.watch.wait_for(EPOLLIN);
+    EXPECT_TRUE(w.watch.waits_for(EPOLLIN));
+    run_for(w.loop, 20);
+    EXPECT_EQ(w.seen.calls, std::vector<std::uint32_t>{EPOLLIN});  // though the byte is still there
+    EXPECT_FALSE(w.watch.waits_for(EPOLLIN));
 }
 
 TEST(WatchTest, TellsAgainWhatIsStillThere) {
-    IoLoop loop;
-    Pair pair;
-    Seen seen;
-    Watch watch(loop, pair.fds[0], seen);
-    seen.then = [&] {
-        if (seen.calls.size() < 3) watch.wait_for(EPOLLIN);
+    Watched w;
+    w.seen.then = [&] {
+        if (w.seen.calls.size() < 3) w.watch.wait_for(EPOLLIN);
     };
-    pair.send();
-    watch.wait_for(EPOLLIN);
-    run_for(loop, 20);
-    EXPECT_EQ(seen.calls.size(), 3U);
+    w.pair.send();
+    w.watch.wait_for(EPOLLIN);
+    run_for(w.loop, 20);
+    EXPECT_EQ(w.seen.calls.size(), 3U);
 }
 
 TEST(WatchTest, ReadingAndWritingAreWaitedForApart) {
-    IoLoop loop;
-    Pair pair;
-    Seen seen;
-    Watch watch(loop, pair.fds[0], seen);
-    watch.wait_for(EPOLLIN);
-    watch.wait_for(EPOLLOUT);
-    seen.then = [&] { pair.send(); };
-    run_for(loop, 20);
-    ASSERT_EQ(seen.calls.size(), 2U);
-    EXPECT_EQ(seen.calls[0], std::uint32_t{EPOLLOUT});
-    EXPECT_EQ(seen.calls[1], std::uint32_t{EPOLLIN});
+    Watched w;
+    w.watch.wait_for(EPOLLIN);
+    w.watch.wait_for(EPOLLOUT);
+    w.seen.then = [&] { w.pair.send(); };
+    run_for(w.loop, 20);
+    ASSERT_EQ(w.seen.calls.size(), 2U);
+    EXPECT_EQ(w.seen.calls[0], std::uint32_t{EPOLLOUT});
+    EXPECT_EQ(w.seen.calls[1], std::uint32_t{EPOLLIN});
 }
 
 TEST(WatchTest, AHangUpIsSaidAsWhatIsWaitedFor) {
-    IoLoop loop;
-    Pair pair;
-    Seen seen;
-    Watch watch(loop, pair.fds[0], seen);
-    watch.wait_for(EPOLLIN);
-    pair.close(1);
-    run_for(loop, 20);
-    EXPECT_EQ(seen.calls, std::vector<std::uint32_t>{EPOLLIN});
+    Watched w;
+    w.watch.wait_for(EPOLLIN);
+    w.pair.close(1);
+    run_for(w.loop, 20);
+    EXPECT_EQ(w.seen.calls, std::vector<std::uint32_t>{EPOLLIN});
 }
 
 // A peer that is gone, or bytes that nobody wants yet, must not keep the loop awake.
@@ -171,18 +167,15 @@ TEST(IoLoopTest, TimersRunInOrderAndNotWhenCancelled) {
 }
 
 TEST(IoLoopTest, PostedFunctionsThatPostDoNotStarveEvents) {
-    IoLoop loop;
-    Pair pair;
-    Seen seen;
-    Watch watch(loop, pair.fds[0], seen);
-    pair.send();
-    watch.wait_for(EPOLLIN);
+    Watched w;
+    w.pair.send();
+    w.watch.wait_for(EPOLLIN);
     std::function<void()> again = [&] {
-        if (seen.calls.empty()) loop.post(again);
+        if (w.seen.calls.empty()) w.loop.post(again);
     };
-    loop.post(again);
-    run_for(loop, 20);
-    EXPECT_EQ(seen.calls.size(), 1U);
+    w.loop.post(again);
+    run_for(w.loop, 20);
+    EXPECT_EQ(w.seen.calls.size(), 1U);
 }
 
 }  // namespace
