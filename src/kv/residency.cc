@@ -24,7 +24,9 @@ Residency::Residency(const ResidencyConfig& config)
       stored_({.capacity_tokens = ~0ULL >> 8,
                .pin_cap_tokens = config.pin_cap_tokens,
                .adaptive = false}),
-      slots_(config.slots) {
+      gone_({.capacity_tokens = ~0ULL >> 8, .adaptive = false}),
+      slots_(config.slots),
+      host_limit_(std::min(config.host_bytes, config.host_first_bytes)) {
     ZH_CHECK(config.slots > 0 && config.slots <= kMaxSlots && config.slot_tokens > 0);
     config_.min_reuse = std::max(1U, config_.min_reuse);
     if (config_.unified)
@@ -147,6 +149,7 @@ Grant Residency::admit(const Ask& ask) {
         return grant;
     }
     expire(ask.now);
+    grow_host(ask);
     const Match match = resident_.lookup(ask.ns, ask.tokens);
     if (ask.may_wait && config_.partial_removal && match.computing != 0) {
         const std::uint32_t usable = std::min(match.promised, size - 1);
@@ -180,6 +183,7 @@ std::uint32_t Residency::free_slots() const {
 ResidencyCounters Residency::counters() const {
     ResidencyCounters c = count_;
     c.blob_bytes = blob_bytes_;
+    c.host_limit = host_limit_;
     c.blobs = static_cast<std::uint32_t>(blobs_.size());
     c.resident = resident_.counters();
     return c;

@@ -27,6 +27,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <list>
 #include <optional>
 #include <span>
@@ -53,12 +54,15 @@ struct ResidencyConfig {
     std::uint64_t pool_tokens = 0;  // unified: cells of the pool
     std::uint32_t slot_tokens = 0;  // most tokens one sequence may hold
     bool partial_removal = true;
-    std::uint64_t host_bytes = 0;  // 0: no host tier
+    std::uint64_t host_bytes = 0;  // most of the host tier; 0: none
+    // Of it, to begin with: more as prompts come back whose blobs had to go.
+    std::uint64_t host_first_bytes = ~0ULL;
     std::uint64_t bytes_per_token = 0;
-    std::uint64_t pin_cap_tokens = 0;  // per workspace, in each tier
-    std::uint32_t min_reuse = 16;      // shorter matches are computed anew
-    std::uint32_t min_wait = 64;       // a shorter promised prefix is not waited for
-    double return_chance = 0.3;        // that a cached prefix is needed again: weighs losses
+    std::uint64_t bytes_per_sequence = 0;  // beside its tokens' (recurrent states)
+    std::uint64_t pin_cap_tokens = 0;      // per workspace, in each tier
+    std::uint32_t min_reuse = 16;          // shorter matches are computed anew
+    std::uint32_t min_wait = 64;           // a shorter promised prefix is not waited for
+    double return_chance = 0.3;            // that a cached prefix is needed again: weighs losses
     Costs costs;
 };
 
@@ -112,7 +116,7 @@ struct Holding {
 struct ResidencyCounters {
     std::uint64_t take_overs = 0, copies = 0, restores = 0, computes = 0, waits = 0;
     std::uint64_t saves = 0, blobs_dropped = 0, slots_overwritten = 0;
-    std::uint64_t blob_bytes = 0;
+    std::uint64_t blob_bytes = 0, host_limit = 0;
     std::uint32_t blobs = 0;
     TreeCounters resident;
 };
@@ -150,6 +154,15 @@ class Residency {
     void forget(std::uint64_t owner, std::uint64_t id, std::vector<Step>& steps);
     void list(std::vector<Holding>& out) const;
 
+    // What a kSave really took.
+    void saved(BlobId id, std::uint64_t bytes);
+    // Drops blobs, the longest unused first, until they have at most so many bytes and none was
+    // last used before that time; pinned ones stay.
+    void shrink_host(std::uint64_t most, MonoNs unused_since, std::vector<Step>& steps);
+    // Empties all idle slots, but for what is worth saving and cannot be. True: no slot holds
+    // anything now.
+    bool put_away(std::vector<Step>& steps);
+
     Result<PinId> pin(SlotId slot, std::uint32_t length, MonoNs until);
     void unpin(PinId id) { resident_.unpin(id); }
     void expire(MonoNs now);
@@ -182,7 +195,12 @@ class Residency {
         Namespace ns;
         std::uint64_t bytes = 0;
         std::uint64_t hits = 0;
+        MonoNs used = 0;  // last
         std::list<BlobId>::iterator order;
+    };
+    struct Gone {  // tokens of a blob that had to go
+        EntryId entry = 0;
+        std::uint64_t owner = 0;
     };
     struct Option {
         Grant::How how = Grant::How::kCompute;
@@ -211,6 +229,11 @@ class Residency {
     void drop_blob(BlobId id, std::vector<Step>& steps);
     bool make_room(std::vector<Step>& steps);
     void evict(SlotId slot, std::vector<Step>& steps);
+    // residency_host.cc
+    std::uint64_t bytes_of(std::uint32_t length) const;  // of a blob
+    void remember_gone(const Blob& blob);
+    void forget_gone(std::uint64_t owner);
+    void grow_host(const Ask& ask);
     std::uint64_t idle_tokens() const;
     std::uint64_t promised() const;  // cells beyond the tree's: growth and duplicates
     void release(SlotId slot);
@@ -218,11 +241,13 @@ class Residency {
     const Slot& at(SlotId slot) const { return slots_[static_cast<std::size_t>(slot)]; }
 
     ResidencyConfig config_;
-    PrefixTree resident_, stored_;
+    PrefixTree resident_, stored_, gone_;  // gone_: tags are bytes
     std::vector<Slot> slots_;
     std::unordered_map<BlobId, Blob> blobs_;
     std::list<BlobId> blob_order_;  // most recently used first
-    std::uint64_t blob_bytes_ = 0;
+    std::deque<Gone> gone_order_;   // oldest first
+    std::uint64_t blob_bytes_ = 0, host_limit_ = 0;
+    MonoNs now_ = 0;  // as last told
     BlobId next_blob_ = 1;
     ResidencyCounters count_;
 };

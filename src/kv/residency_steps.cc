@@ -7,7 +7,6 @@
 namespace zerohop::kv {
 namespace {
 
-constexpr std::uint64_t kBlobOverhead = 4096;    // header and per-cell metadata, roughly
 constexpr std::uint64_t kBlobMark = 1ULL << 62;  // tells a blob's id in lists from an entry's
 
 }  // namespace
@@ -46,8 +45,7 @@ bool Residency::spill_pays(SlotId slot) const {
     const Slot& s = at(slot);
     if (config_.host_bytes == 0 || s.use != Use::kIdle || s.copying) return false;
     const EntryInfo info = resident_.info(s.entry);
-    const std::uint64_t bytes = kBlobOverhead + info.length * config_.bytes_per_token;
-    if (bytes > config_.host_bytes) return false;
+    if (bytes_of(info.length) > config_.host_bytes) return false;
     const std::vector<Token> tokens = resident_.tokens_of(s.entry);
     const std::uint32_t stored = stored_.lookup(s.ns, tokens).cached;
     const std::uint32_t lost = std::min(resident_.unique_tail(s.entry), info.length - stored);
@@ -62,12 +60,17 @@ void Residency::spill(SlotId slot, std::vector<Step>& steps) {
     const Slot& s = at(slot);
     const std::vector<Token> tokens = resident_.tokens_of(s.entry);
     const auto length = static_cast<std::uint32_t>(tokens.size());
-    const std::uint64_t bytes = kBlobOverhead + length * config_.bytes_per_token;
-    for (auto it = blob_order_.end(); blob_bytes_ + bytes > config_.host_bytes;) {
-        if (it == blob_order_.begin()) return;  // only pinned ones are left: not saved
+    const std::uint64_t bytes = bytes_of(length);
+    for (auto it = blob_order_.end(); blob_bytes_ + bytes > host_limit_;) {
+        if (it == blob_order_.begin()) {                           // only pinned ones are left
+            if (blob_bytes_ + bytes > config_.host_bytes) return;  // not saved
+            host_limit_ = blob_bytes_ + bytes;
+            break;
+        }
         const BlobId oldest = *--it;
         if (stored_.pinned(blobs_.at(oldest).entry)) continue;
         ++it;
+        remember_gone(blobs_.at(oldest));
         drop_blob(oldest, steps);
     }
     std::vector<EntryId> covered;  // blobs that are prefixes of the new one
@@ -77,6 +80,7 @@ void Residency::spill(SlotId slot, std::vector<Step>& steps) {
               .ns = s.ns,
               .bytes = bytes,
               .hits = s.hits,
+              .used = now_,
               .order = {}};
     stored_.close(blob.entry);
     const PrefixTree::PinInfo pin = resident_.pin_of(s.entry);
@@ -186,6 +190,7 @@ bool Residency::restore(const Option& option, std::vector<Step>& steps) {
     if (!fits || blob == blobs_.end()) return false;  // or spilling pushed it out
     blob_order_.splice(blob_order_.begin(), blob_order_, blob->second.order);
     ++blob->second.hits;
+    blob->second.used = now_;
     steps.push_back({.kind = Step::Kind::kRestore,
                      .slot = option.target,
                      .length = length,
@@ -299,6 +304,7 @@ Result<PinId> Residency::pin(SlotId slot, std::uint32_t length, MonoNs until) {
 }
 
 void Residency::expire(MonoNs now) {
+    now_ = now;
     resident_.expire(now);
     stored_.expire(now);
 }
@@ -359,6 +365,7 @@ void Residency::forget(std::uint64_t owner, std::uint64_t id, std::vector<Step>&
     for (const auto& [blob, b] : blobs_)
         if (b.ns.owner == owner && (id == 0 || (blob | kBlobMark) == id)) blobs.push_back(blob);
     for (const BlobId blob : blobs) drop_blob(blob, steps);
+    forget_gone(owner);
 }
 
 void Residency::list(std::vector<Holding>& out) const {

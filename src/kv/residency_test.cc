@@ -219,6 +219,96 @@ TEST(Residency, HostTierIsBounded) {
     EXPECT_GE(rig.kv.counters().blobs, 4U);
 }
 
+// Begins small; what comes back after it had to go makes it grow, what does not never.
+TEST(Residency, HostTierGrowsByWhatItWouldHaveSaved) {
+    ResidencyConfig config = streams();
+    config.host_bytes = 20'000'000;
+    config.host_first_bytes = 2'000'000;
+    config.bytes_per_token = 1000;
+    Rig rig(config);
+    for (int i = 0; i < 100; ++i) rig.whole(kA, run_of(10'000 * i, 400));
+    EXPECT_EQ(rig.kv.counters().host_limit, config.host_first_bytes);
+    EXPECT_LE(rig.kv.counters().blob_bytes, config.host_first_bytes);
+    const std::uint32_t before = rig.kv.counters().blobs;
+    for (int round = 0; round < 4; ++round)
+        for (int i = 0; i < 30; ++i) rig.whole(kA, run_of(10'000 * i, 400));
+    EXPECT_GT(rig.kv.counters().host_limit, 4 * config.host_first_bytes);
+    EXPECT_LE(rig.kv.counters().blob_bytes, config.host_bytes);
+    EXPECT_GT(rig.kv.counters().blobs, 4 * before);
+    EXPECT_EQ(rig.whole(kA, run_of(0, 400)).how, How::kRestore);
+    EXPECT_EQ(rig.kv.counters().blobs, rig.llama.blobs());
+}
+
+TEST(Residency, HostTierGivesBackWhatNobodyUses) {
+    ResidencyConfig config = streams();
+    config.host_bytes = 20'000'000;
+    config.host_first_bytes = 2'000'000;
+    config.bytes_per_token = 1000;
+    Rig rig(config);
+    const auto shrink = [&](std::uint64_t most, MonoNs unused_since) {
+        std::vector<Step> steps;
+        rig.kv.shrink_host(most, unused_since, steps);
+        rig.llama.apply(steps);
+        rig.kv.check();
+        EXPECT_EQ(rig.kv.counters().blobs, rig.llama.blobs());
+        return rig.kv.counters().blob_bytes;
+    };
+    for (int round = 0; round < 4; ++round)
+        for (int i = 0; i < 40; ++i) rig.whole(kA, run_of(10'000 * i, 400));
+    const std::uint64_t all = rig.kv.counters().blob_bytes;
+    EXPECT_EQ(shrink(all, 0), all);
+    const std::uint64_t half = shrink(all / 2, 0);
+    EXPECT_LE(half, all / 2);
+    EXPECT_GT(half, all / 3);
+    EXPECT_EQ(rig.kv.counters().host_limit, std::max(half, config.host_first_bytes));
+    EXPECT_EQ(shrink(~0ULL, rig.now + 1), 0U);  // nobody has used them since
+    EXPECT_EQ(rig.kv.counters().host_limit, config.host_first_bytes);
+}
+
+// A recurrent model's states have a size whatever the prompt's; what a save really took counts.
+TEST(Residency, HostTierCountsStatesAndWhatSavesTook) {
+    ResidencyConfig config = streams();
+    config.host_bytes = 20'000'000;
+    config.bytes_per_sequence = 3'000'000;
+    config.partial_removal = false;
+    Rig rig(config);
+    for (int i = 0; i < 100; ++i) rig.whole(kA, run_of(10'000 * i, 400));
+    const ResidencyCounters before = rig.kv.counters();
+    EXPECT_LE(before.blobs, 6U);
+    EXPECT_GE(before.blob_bytes, before.blobs * config.bytes_per_sequence);
+    rig.kv.saved(before.saves, before.blob_bytes);  // the last one's id: they count up
+    EXPECT_EQ(rig.kv.counters().blob_bytes,
+              before.blob_bytes + before.blob_bytes - before.blob_bytes / before.blobs);
+}
+
+TEST(Residency, PutsEverythingAwayWhenNobodyComes) {
+    for (ResidencyConfig config : {unified(), streams()}) {
+        config.bytes_per_token = 1000;
+        const auto put_away = [](Rig& rig) {
+            std::vector<Step> steps;
+            const bool empty = rig.kv.put_away(steps);
+            rig.llama.apply(steps);
+            rig.kv.check();
+            return empty;
+        };
+        Rig without(config);
+        without.whole(kA, run_of(0, 400));
+        EXPECT_FALSE(put_away(without));  // there is no other place for it
+        config.host_bytes = 1ULL << 30;
+        Rig rig(config);
+        EXPECT_TRUE(put_away(rig));
+        for (int i = 0; i < 3; ++i) rig.whole(kA, run_of(10'000 * i, 400));
+        const Grant running = rig.admit(kA, run_of(50'000, 400));
+        EXPECT_FALSE(put_away(rig));
+        EXPECT_EQ(rig.kv.resident().counters().entries, 1U);  // the running one
+        rig.compute(running.slot, 400);
+        rig.finish(running.slot);
+        EXPECT_TRUE(put_away(rig));
+        for (int i = 0; i < 3; ++i)
+            EXPECT_EQ(rig.whole(kA, run_of(10'000 * i, 400)).how, How::kRestore);
+    }
+}
+
 TEST(Residency, RestoreThatDoesNotPayIsNotMade) {
     ResidencyConfig config = streams();
     config.host_bytes = 1ULL << 30;
