@@ -10,13 +10,18 @@
 
 namespace zerohop::engine {
 void LlamaEngine::run() {
+    const BufferOwner owner(model_.get());
+    give_back_at_ = mono_now();  // what making and measuring took
     while (!stopping_.load(std::memory_order_acquire)) {
         bool work = turn();
         if (side_ != nullptr && side_->left() > 0) {
             run_side();
             work = true;
         }
-        if (!work && !kv_.save_ahead()) wake_.wait(sleep_ns());
+        if (work)
+            give_back_at_ = mono_now() + options_.give_back_s * kNsPerSec;
+        else if (!kv_.save_ahead() && !give_back())
+            wake_.wait(sleep_ns());
     }
     fail_everything();
 }
@@ -342,9 +347,20 @@ void LlamaEngine::publish() {
     cache_stats_ = stats;
 }
 
+// What nobody has used for a while. False: it is not time.
+bool LlamaEngine::give_back() {
+    if (!running_.empty() || mono_now() < give_back_at_) return false;
+    give_back_at_ = kNever;
+    kv_.give_back();
+    if (side_ != nullptr) side_->give_back();
+    give_back_computed(model_.get());
+    return true;
+}
+
 std::int64_t LlamaEngine::sleep_ns() const {
     const MonoNs now = mono_now();
-    MonoNs until = next_deadline_;
+    MonoNs until = std::min(next_deadline_, kv_.next_tidy());
+    if (running_.empty()) until = std::min(until, give_back_at_);
     // A kept place (FairQueue) is given away by the clock, not by an event.
     if (!waiting_.empty()) until = std::min(until, now + admit::FairQueue::kReturn);
     return until == kNever ? -1 : std::max<std::int64_t>(1, until - now);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "base/check.h"
@@ -13,7 +14,10 @@ namespace {
 
 constexpr std::string_view kOrigin = "engine";
 constexpr MonoNs kPublishEvery = kNsPerSec / 2;
-constexpr double kBytesPerNs = 2.0;  // of saving and restoring, until measured
+constexpr MonoNs kShrinkEvery = 2 * kNsPerSec;
+constexpr MonoNs kHostUnused = 600 * kNsPerSec;     // then a saved prefix goes
+constexpr std::int64_t kSpareMemory = 512LL << 20;  // left to the machine's other uses
+constexpr double kBytesPerNs = 2.0;                 // of saving and restoring, until measured
 
 kv::ResidencyConfig residency_config(const KvStore::Options& o, const kv::Costs& costs) {
     const auto pool = static_cast<std::uint64_t>(std::max<std::int64_t>(o.pool_tokens, 1));
@@ -23,7 +27,9 @@ kv::ResidencyConfig residency_config(const KvStore::Options& o, const kv::Costs&
             .slot_tokens = static_cast<std::uint32_t>(o.slot_tokens),
             .partial_removal = o.partial_removal,
             .host_bytes = o.prefix_cache ? static_cast<std::uint64_t>(o.host_bytes) : 0,
-            .bytes_per_token = static_cast<std::uint64_t>(o.bytes_per_token),
+            .host_first_bytes = static_cast<std::uint64_t>(o.host_first_bytes),
+            .bytes_per_token = static_cast<std::uint64_t>(o.bytes.per_token),
+            .bytes_per_sequence = static_cast<std::uint64_t>(o.bytes.per_sequence),
             .pin_cap_tokens =
                 static_cast<std::uint64_t>(o.pin_share * static_cast<double>(o.pool_tokens)),
             .costs = costs};
@@ -32,13 +38,20 @@ kv::ResidencyConfig residency_config(const KvStore::Options& o, const kv::Costs&
 kv::Costs first_costs(const KvStore::Options& o) {
     kv::Costs costs;
     costs.save_per_token = costs.restore_per_token =
-        static_cast<double>(o.bytes_per_token) / kBytesPerNs;
+        static_cast<double>(o.bytes.per_token) / kBytesPerNs;
     return costs;
 }
 
-bool read_state(llama_context* context, llama_seq_id sequence, std::vector<std::uint8_t>& out) {
-    out.resize(llama_state_seq_get_size(context, sequence));
-    return llama_state_seq_get_data(context, out.data(), out.size(), sequence) == out.size();
+// Empty when it could not be read.
+PageBuffer read_state(llama_context* context, llama_seq_id sequence) {
+    PageBuffer out(llama_state_seq_get_size(context, sequence));
+    if (llama_state_seq_get_data(context, out.data(), out.size(), sequence) != out.size())
+        return {};
+    return out;
+}
+
+bool write_state(llama_context* context, llama_seq_id sequence, PageBuffer& in) {
+    return !in.empty() && llama_state_seq_set_data(context, in.data(), in.size(), sequence) != 0;
 }
 
 // No sample moves it up by more than a fifth: that of a thread that was put aside says nothing.
@@ -195,11 +208,10 @@ bool KvStore::carry_out(const std::vector<kv::Step>& steps) {
 
 bool KvStore::save(const kv::Step& step) {
     const MonoNs begin = mono_now();
-    std::vector<std::uint8_t>& blob = blobs_[step.blob];
-    if (!read_state(context_, step.slot, blob)) {
-        blob.clear();  // a restore of nothing fails, and is computed anew
-        return false;
-    }
+    PageBuffer& blob = blobs_[step.blob];
+    blob = read_state(context_, step.slot);
+    if (blob.empty()) return false;  // a restore of nothing fails, and is computed anew
+    residency_.saved(step.blob, blob.size());
     const double took = static_cast<double>(mono_now() - begin);
     blend(costs_.save_per_token, took / std::max(step.length, 64U));
     residency_.set_costs(costs_);
@@ -208,11 +220,9 @@ bool KvStore::save(const kv::Step& step) {
 
 bool KvStore::restore(const kv::Step& step) {
     const auto blob = blobs_.find(step.blob);
-    if (blob == blobs_.end() || blob->second.empty()) return false;
+    if (blob == blobs_.end()) return false;
     const MonoNs begin = mono_now();
-    if (llama_state_seq_set_data(context_, blob->second.data(), blob->second.size(), step.slot) ==
-        0)
-        return false;
+    if (!write_state(context_, step.slot, blob->second)) return false;
     const double took = static_cast<double>(mono_now() - begin);
     blend(costs_.restore_per_token, took / std::max(step.length, 64U));
     residency_.set_costs(costs_);
@@ -225,11 +235,11 @@ void KvStore::remove(std::int32_t slot, std::int32_t from) {
 }
 
 bool KvStore::copy_out(const Sequence& sequence, llama_context* to) {
-    llama_memory_seq_rm(llama_get_memory(to), 0, -1, -1);
+    llama_memory_clear(llama_get_memory(to), true);
     if (sequence.computed == 0) return true;
     if (copy_pending_) return false;  // its data comes with the next decode
-    return read_state(context_, sequence.id, scratch_) &&
-           llama_state_seq_set_data(to, scratch_.data(), scratch_.size(), 0) != 0;
+    PageBuffer state = read_state(context_, sequence.id);
+    return write_state(to, 0, state);
 }
 
 // Only what this sequence lacks comes over: the beginning it shares stays shared.
@@ -238,10 +248,9 @@ bool KvStore::take_in(Sequence& sequence, llama_context* from, std::int32_t toke
     const bool whole = !options_.unified;
     if (!whole && sequence.computed > 0)
         llama_memory_seq_rm(llama_get_memory(from), 0, 0, sequence.computed);
-    bool good = read_state(from, 0, scratch_);
-    llama_memory_seq_rm(llama_get_memory(from), 0, -1, -1);
-    const std::int32_t into = whole ? sequence.id : scratch_id;
-    good = good && llama_state_seq_set_data(context_, scratch_.data(), scratch_.size(), into) != 0;
+    PageBuffer state = read_state(from, 0);
+    llama_memory_clear(llama_get_memory(from), true);  // its pages with it
+    const bool good = write_state(context_, whole ? sequence.id : scratch_id, state);
     if (!whole) {
         if (good) llama_memory_seq_cp(memory_, scratch_id, sequence.id, sequence.computed, tokens);
         llama_memory_seq_rm(memory_, scratch_id, -1, -1);
@@ -292,10 +301,36 @@ bool KvStore::save_ahead() {
 
 void KvStore::tidy(MonoNs now, bool now_or_never) {
     residency_.expire(now);
+    if (!blobs_.empty() && now >= next_tidy()) shrink_host(now);
     if (!changed_ || (!now_or_never && now - published_ns_ < kPublishEvery)) return;
     changed_ = false;
     published_ns_ = now;
     publish();
+}
+
+MonoNs KvStore::next_tidy() const {
+    return blobs_.empty() ? std::numeric_limits<MonoNs>::max() : shrunk_ns_ + kShrinkEvery;
+}
+
+void KvStore::shrink_host(MonoNs now) {
+    shrunk_ns_ = now;
+    const std::uint64_t held = residency_.counters().blob_bytes;
+    const std::int64_t available = available_memory();
+    std::uint64_t most = held;
+    if (available > 0 && available < kSpareMemory)
+        most -= std::min(held, static_cast<std::uint64_t>(kSpareMemory - available));
+    steps_.clear();
+    residency_.shrink_host(most, now - kHostUnused, steps_);
+    changed_ |= !steps_.empty();
+    carry_out(steps_);
+}
+
+void KvStore::give_back() {
+    steps_.clear();
+    const bool empty = residency_.put_away(steps_);
+    changed_ |= !steps_.empty();
+    carry_out(steps_);
+    if (empty) llama_memory_clear(memory_, true);
 }
 
 void KvStore::publish() {

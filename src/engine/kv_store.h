@@ -23,6 +23,8 @@
 #include <vector>
 
 #include "engine/llama_engine.h"
+#include "engine/model.h"
+#include "engine/pages.h"
 #include "engine/sequence.h"
 #include "kv/residency.h"
 #include "request/engine_port.h"
@@ -38,9 +40,10 @@ class KvStore {
         std::int32_t slots = 16;
         std::int64_t pool_tokens = 0;
         std::int32_t slot_tokens = 0;
-        std::int64_t bytes_per_token = 0;
-        std::int64_t host_bytes = 0;
-        std::int64_t idle_tokens = 0;  // kept in the pool for nobody; more goes to host memory
+        KvBytes bytes;
+        std::int64_t host_bytes = 0;        // at most
+        std::int64_t host_first_bytes = 0;  // to begin with
+        std::int64_t idle_tokens = 0;       // kept in the pool for nobody; more goes to host memory
         double pin_share = 0.25;
     };
     // Told of every removal and copy. Tests only.
@@ -85,6 +88,10 @@ class KvStore {
     void keep_free(std::int64_t tokens);
     // Between steps. now_or_never: the engine is about to sleep.
     void tidy(MonoNs now, bool now_or_never);
+    MonoNs next_tidy() const;  // when it is to be called though nothing happens
+    // When nothing has run for a while: what is idle goes to host memory, and the pool's pages back
+    // to the system once it is empty.
+    void give_back();
     void add_to(EngineStats& stats) const;  // engine thread
     std::shared_ptr<const CacheList> cached_approx() const;
 
@@ -94,6 +101,7 @@ class KvStore {
     bool restore(const kv::Step& step);
     void remove(std::int32_t slot, std::int32_t from);
     void doubt_costs();
+    void shrink_host(MonoNs now);
     void publish();
 
     llama_context* const context_;
@@ -102,8 +110,7 @@ class KvStore {
     const OnChange on_change_;
     kv::Costs costs_;
     kv::Residency residency_;
-    std::unordered_map<kv::BlobId, std::vector<std::uint8_t>> blobs_;
-    std::vector<std::uint8_t> scratch_;
+    std::unordered_map<kv::BlobId, PageBuffer> blobs_;
     std::vector<kv::Step> steps_;
     std::vector<std::uint64_t> runs_;  // per slot: order of the sequence that runs in it; 0: none
     std::vector<std::int32_t> run_computed_;
@@ -111,7 +118,7 @@ class KvStore {
     bool changed_ = true;                                    // what is held, since it was published
     bool unsaved_ = false;       // something became idle since save_ahead() found nothing
     bool copy_pending_ = false;  // between streams: done by the next decode
-    MonoNs published_ns_ = 0;
+    MonoNs published_ns_ = 0, shrunk_ns_ = 0;
     mutable std::mutex mutex_;
     std::shared_ptr<const CacheList> list_;  // guarded by mutex_
 };

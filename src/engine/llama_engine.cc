@@ -16,6 +16,7 @@ constexpr std::int32_t kSideCells = 16'384;  // most tokens of a prompt computed
 constexpr std::int32_t kCachedSlots = 64;    // sequences of a unified pool, running or cached
 constexpr std::int32_t kMostSlots = 255;     // llama.cpp's 256, less one for scratch
 constexpr std::int64_t kMostHostBytes = 4LL << 30;
+constexpr std::int64_t kFirstHostBytes = 256LL << 20;  // where nobody says how much
 
 // Sequence ids of the main context: cached ones in a unified pool cost no more than their cells.
 std::int32_t slots_of(const Model& model, const Layout& layout, const LlamaOptions& options,
@@ -34,8 +35,9 @@ KvStore::Options kv_options(const Model& model, const Layout& layout, const Llam
             .slots = slots_of(model, layout, options, plan.sequences),
             .pool_tokens = llama_n_ctx(context),
             .slot_tokens = static_cast<std::int32_t>(llama_n_ctx_seq(context)),
-            .bytes_per_token = model.kv_bytes_per_token(layout.kv_type),
+            .bytes = plan.bytes,
             .host_bytes = host,
+            .host_first_bytes = options.cache_host_bytes < 0 ? kFirstHostBytes : host,
             // On a CPU foreign cells cost every decode; on a GPU next to nothing.
             .idle_tokens = model.on_gpu ? llama_n_ctx(context) : 0,
             .pin_share = options.pin_share};
@@ -74,10 +76,7 @@ LlamaEngine::LlamaEngine(const LlamaOptions& options, std::shared_ptr<const Mode
       governor_(std::min(layout.threads, compute_->threads())),
       pool_tokens_(llama_n_ctx(context_.get())) {
     const auto cells = static_cast<std::int32_t>(llama_n_ctx_seq(context_.get()));
-    const std::int32_t trained = model_->trained_context > 0 ? model_->trained_context : cells;
-    const std::int32_t wanted =
-        options_.context_tokens > 0 ? std::min(options_.context_tokens, trained) : trained;
-    info_.context_tokens = std::min(wanted, cells);
+    info_.context_tokens = std::min(wanted_context(*model_, options_), cells);
     info_.max_sequences = plan.sequences;
     info_.can_continue = renderer_->traits().can_continue;
     info_.can_share_prefix = model_->partial_removal && options_.prefix_cache;
@@ -189,13 +188,19 @@ Result<std::unique_ptr<EnginePort>> load_llama(const LlamaOptions& options,
     }
     auto engine = std::make_unique<LlamaEngine>(options, std::move(*model), std::move(*renderer),
                                                 *layout, *plan, std::move(context));
-    log_info(
-        kOrigin,
-        "{}: {} tokens of context, {} of KV ({} MiB), {} sequences, {} threads, flash attention "
-        "{}, K/V {}, {}",
-        engine->info().id, engine->info().context_tokens, plan->cells, plan->kv_bytes >> 20,
-        plan->sequences, layout->threads, layout->flash_attention ? "on" : "off", layout->kv_type,
-        layout->unified ? "unified" : "per sequence");
+    log_info(kOrigin,
+             "{}: {} tokens of context, {} of KV (up to {} MiB), {} sequences, {} threads, flash "
+             "attention "
+             "{}, K/V {}, {}",
+             engine->info().id, engine->info().context_tokens, plan->cells, plan->kv_bytes >> 20,
+             plan->sequences, layout->threads, layout->flash_attention ? "on" : "off",
+             layout->kv_type, layout->unified ? "unified" : "per sequence");
+    if (options.context_tokens <= 0 && engine->info().context_tokens < loaded.trained_context) {
+        log_info(kOrigin,
+                 "{}: the model takes {} tokens of context; model.context_tokens and "
+                 "model.kv_tokens set more",
+                 engine->info().id, loaded.trained_context);
+    }
     return engine;
 }
 

@@ -44,11 +44,12 @@ struct LlamaOptions {
     std::string path;
     std::string id;  // public id; empty: the file's name without ".gguf"
 
-    // Tokens of prompt + output of one request. 0: what the model was trained for. Never more than
-    // the KV pool holds.
+    // Tokens of prompt + output of one request. 0: what the model was trained for, at most 131,072.
+    // Never more than the KV pool holds.
     std::int32_t context_tokens = 0;
     // Tokens the KV pool holds over all requests: its memory bound (bytes per token are logged).
-    // 0: one full context, less if that is more than half of the free memory.
+    // 0: one full context or two, less if that is more than half of the free memory. What is not
+    // used takes no memory.
     std::int32_t kv_tokens = 0;
     std::int32_t max_sequences = 16;   // requests computed at once, 1 … 256
     std::int32_t batch_tokens = 2048;  // tokens of one step at most
@@ -80,7 +81,8 @@ struct LlamaOptions {
     bool prefix_cache = true;               // requests share the KV of what they begin with
     bool drafts_always = false;             // tests: tried whether or not they pay
     bool drafts = true;                     // outputs of one structure run on verified drafts
-    std::int64_t cache_host_bytes = -1;     // saved prefixes in host memory; -1: by free memory
+    std::int64_t cache_host_bytes = -1;     // saved prefixes, at most; -1: by free memory
+    std::int32_t give_back_s = 10;          // without work: then pages go back to the system
     std::int64_t draft_bytes = 64LL << 20;  // what earlier outputs are remembered in
     double pin_share = 0.25;                // of the KV pool, that one workspace may pin
     std::int32_t tokenizer_threads = 2;

@@ -31,6 +31,7 @@
 #include "engine/llama_engine.h"
 #include "engine/llama_glue.h"
 #include "engine/model.h"
+#include "engine/pages.h"
 #include "engine/prompt.h"
 #include "engine/sequence.h"
 #include "engine/side_prefill.h"
@@ -122,6 +123,7 @@ class LlamaEngine final : public EnginePort {
     void count_running();
     void pause(std::size_t index, std::string_view why);
     void publish();
+    bool give_back();
     std::int64_t sleep_ns() const;
     void fail_everything();
 
@@ -208,6 +210,7 @@ class LlamaEngine final : public EnginePort {
     std::vector<std::uint8_t> counted_lanes_;  // of running_ and sharing_, as waiting_ knows them
     MonoNs next_deadline_ = kNever;
     MonoNs turn_ended_ = 0;          // the last one
+    MonoNs give_back_at_ = kNever;   // when nothing has run for long enough
     std::size_t step_decoding_ = 0;  // parts of step_ that decode
     bool prefill_waits_ = false;     // on the main context, as of the last plan
     bool in_side_ = false;           // within a chunk of the side context

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "engine/pages.h"
 
 namespace zerohop::engine {
 namespace {
@@ -31,6 +32,7 @@ void init_llama() {
         llama_log_set(on_llama_log, nullptr);
         common_log_set_verbosity_thold(-1000);  // llama-common prints to stderr by itself
         llama_backend_init();
+        use_own_pages();
     });
 }
 

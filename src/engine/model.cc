@@ -1,12 +1,12 @@
 #include "engine/model.h"
 
 #include <fmt/format.h>
+#include <llama-ext.h>
 #include <sys/stat.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -14,6 +14,7 @@
 
 #include "base/log.h"
 #include "engine/attention.h"
+#include "engine/pages.h"
 
 namespace zerohop::engine {
 namespace {
@@ -42,13 +43,6 @@ Status check_file(const std::string& path, Model& out) {
                                              info.st_size >> 20, free >> 20));
     }
     return {};
-}
-
-std::int64_t meta_int(const llama_model* model, const std::string& key, std::int64_t otherwise) {
-    const std::string text = meta_string(model, key.c_str());
-    std::int64_t value = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    return error == std::errc() && end != text.data() ? value : otherwise;
 }
 
 float meta_float(const llama_model* model, llama_model_meta_key key, float otherwise) {
@@ -86,13 +80,6 @@ void describe(Model& out, const LlamaOptions& options) {
     out.partial_removal = !llama_model_is_recurrent(model) && !llama_model_is_hybrid(model);
     out.info.can_share_prefix = out.partial_removal;
     out.sampling = sampling_of(model);
-    const std::int64_t heads = std::max(1, llama_model_n_head(model));
-    const std::int64_t size = llama_model_n_embd(model) / heads;
-    const std::string arch = out.info.architecture;
-    const std::int64_t key = meta_int(model, arch + ".attention.key_length", size);
-    const std::int64_t value = meta_int(model, arch + ".attention.value_length", size);
-    out.kv_elements = static_cast<std::int64_t>(llama_model_n_layer(model)) *
-                      llama_model_n_head_kv(model) * (key + value);
 }
 
 ggml_type type_named(const std::string& name) {
@@ -127,17 +114,37 @@ std::int64_t available_memory() {
         available *= 1024;
         break;
     }
-    // cgroup v2, as in a container; "max" does not read as a number.
+    // cgroup v2, as in a container; "max" does not read as a number. Cached files count as used
+    // there but give way.
     const std::int64_t limit = read_number("/sys/fs/cgroup/memory.max");
-    const std::int64_t used = read_number("/sys/fs/cgroup/memory.current");
-    if (limit > 0 && used >= 0)
+    std::int64_t used = read_number("/sys/fs/cgroup/memory.current");
+    if (limit > 0 && used >= 0) {
+        std::ifstream stat("/sys/fs/cgroup/memory.stat");
+        std::int64_t value = 0;
+        for (std::string word; stat >> word >> value;)
+            if (word == "inactive_file") used -= value;
         available = std::min(available, std::max<std::int64_t>(0, limit - used));
+    }
     return available;
 }
 
-std::int64_t Model::kv_bytes_per_token(const std::string& kv_type) const {
-    return kv_elements * static_cast<std::int64_t>(ggml_type_size(type_named(kv_type))) /
-           ggml_blck_size(type_named(kv_type));
+KvBytes kv_bytes(const Model& model, const Layout& layout) {
+    constexpr std::int32_t kStep = 256;  // cells: llama.cpp rounds up to these
+    Layout one = layout;
+    one.unified = true;
+    const auto taken = [&](std::int32_t cells) -> std::int64_t {
+        const ContextPtr context =
+            make_context(model, one, {.cells = cells, .batch = 32, .ubatch = 32});
+        if (context == nullptr) return 0;
+        std::size_t bytes = 0;
+        for (const auto& [type, memory] : llama_get_memory_breakdown(context.get()))
+            bytes += memory.context;
+        return static_cast<std::int64_t>(bytes);
+    };
+    const std::int64_t small = taken(kStep), large = taken(2 * kStep);
+    const std::int64_t per_token = std::max<std::int64_t>(0, large - small) / kStep;
+    return {.per_token = per_token,
+            .per_sequence = std::max<std::int64_t>(0, small - per_token * kStep)};
 }
 
 Result<std::shared_ptr<const Model>> Model::load(const LlamaOptions& options,
@@ -174,6 +181,7 @@ Result<std::shared_ptr<const Model>> Model::load(const LlamaOptions& options,
         return cannot_load(options.path, "not a text generating model");
     if (llama_model_is_diffusion(model))
         return cannot_load(options.path, "diffusion models are not supported");
+    drop_file_pages(options.path);
     describe(*out, options);
     out->on_gpu = options.gpu_layers != 0 && llama_supports_gpu_offload();
     return out;
@@ -200,6 +208,7 @@ ContextPtr make_context(const Model& model, const Layout& layout, const ContextS
     params.kv_unified = layout.unified;
     params.no_perf = true;
     params.swa_full = true;  // a sequence must be cut anywhere, also outside the window
+    const BufferOwner owner(&model);
     try {
         return ContextPtr(llama_init_from_model(model.model.get(), params));
     } catch (const std::exception& e) {

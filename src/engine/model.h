@@ -22,13 +22,11 @@ struct Model {
     SamplerParams sampling;  // the GGUF's general.sampling.*, else neutral; seed unset
     std::int32_t trained_context = 0;
     std::int64_t file_bytes = 0;
-    std::int64_t kv_elements = 0;  // K and V elements of one token, all layers (an estimate)
-    bool on_gpu = false;           // some layers are
-    bool partial_removal = true;   // KV may be cut at any position (not recurrent)
+    bool on_gpu = false;          // some layers are
+    bool partial_removal = true;  // KV may be cut at any position (not recurrent)
 
     static Result<std::shared_ptr<const Model>> load(const LlamaOptions& options,
                                                      const LoadProgress& progress);
-    std::int64_t kv_bytes_per_token(const std::string& kv_type) const;
 };
 
 // How a context is laid out; chosen by the tuner, by config, or llama.cpp's default.
@@ -48,6 +46,13 @@ struct ContextSize {
     bool (*on_node)(ggml_tensor*, bool ask, void* self) = nullptr;
     void* on_node_self = nullptr;
 };
+
+// What a context's memory takes for each token it has room for, and for each sequence (recurrent
+// states): what llama.cpp allocates for two small ones. Zeros when it makes none.
+struct KvBytes {
+    std::int64_t per_token = 0, per_sequence = 0;
+};
+KvBytes kv_bytes(const Model& model, const Layout& layout);
 
 // nullptr when this model cannot be laid out so.
 ContextPtr make_context(const Model& model, const Layout& layout, const ContextSize& size);

@@ -10,7 +10,8 @@
 // KV: copied in if a beginning was cached, and taken into the main context when the prompt is done
 // (KvStore::copy_out, take_in): ~1 % of what computing it costs.
 //
-// Threads: the engine's. Owns its context: memory for `cells` more tokens of KV.
+// Threads: the engine's. Owns its context: memory for `cells` more tokens of KV, taken while a
+// prompt is computed.
 #pragma once
 
 #include <llama.h>
@@ -52,6 +53,7 @@ class SidePrefill {
     std::int32_t left() const;                           // tokens; 0: nothing to do
     void begin(Sequence& sequence);                      // its cached beginning is here already
     void end() { current_ = nullptr; }
+    void give_back() { llama_memory_clear(llama_get_memory(context_.get()), true); }  // nobody's
 
     // Computes the next chunk; llama_decode's code. The last one has the logits of the last token.
     std::int32_t run_chunk(std::int32_t threads);

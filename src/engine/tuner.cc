@@ -242,13 +242,9 @@ bool allowed(const LlamaOptions& options, const TuneRow& row) {
 
 // A stream for each sequence needs a whole context for each.
 bool streams_fit(const Model& model, const LlamaOptions& options) {
-    const std::int64_t trained = std::max(model.trained_context, 512);
-    const std::int64_t context = options.context_tokens > 0
-                                     ? std::min<std::int64_t>(options.context_tokens, trained)
-                                     : trained;
-    const std::int64_t cells = context * options.max_sequences;
+    const std::int64_t cells = std::int64_t{wanted_context(model, options)} * options.max_sequences;
     if (options.kv_tokens > 0) return options.kv_tokens >= cells;
-    return cells * model.kv_bytes_per_token("f16") <= available_memory() / 8;
+    return cells * kv_bytes(model, {}).per_token <= available_memory() / 8;
 }
 
 TuneReport measure(const Model& model, const LlamaOptions& options, const LoadProgress& progress) {
@@ -386,6 +382,12 @@ Result<TuneReport> tune(const LlamaOptions& options, const LoadProgress& progres
     return tune_model(**model, options, progress, force);
 }
 
+std::int32_t wanted_context(const Model& model, const LlamaOptions& options) {
+    const std::int32_t trained = std::max(model.trained_context, 512);
+    return options.context_tokens > 0 ? std::min(options.context_tokens, trained)
+                                      : std::min(trained, kMostContext);
+}
+
 std::string llama_version_text() {
     init_llama();
     return fmt::format("{} ({})", llama_version(), llama_print_system_info());
@@ -395,29 +397,30 @@ Result<ContextPlan> plan_context(const Model& model, const LlamaOptions& options
                                  const Layout& layout) {
     ContextPlan plan;
     plan.sequences = std::clamp(options.max_sequences, 1, 256);
-    const std::int64_t per_token =
-        std::max<std::int64_t>(1, model.kv_bytes_per_token(layout.kv_type));
-    const std::int32_t trained = std::max(model.trained_context, 512);
-    const std::int64_t context =
-        options.context_tokens > 0 ? std::min(options.context_tokens, trained) : trained;
+    plan.bytes = kv_bytes(model, layout);
+    const std::int64_t per_token = std::max<std::int64_t>(1, plan.bytes.per_token);
+    const std::int64_t states = plan.bytes.per_sequence * plan.sequences;
+    const std::int64_t context = wanted_context(model, options);
     const std::int64_t free = available_memory();
     std::int64_t cells = options.kv_tokens;
     if (cells <= 0) {
         // Twice a context, where that is little: what is cached needs room beside what runs.
         const bool small = free > 0 && 2 * context * per_token <= free / 8;
         cells = layout.unified ? (small ? 2 : 1) * context : context * plan.sequences;
-        if (free > 0) cells = std::min(cells, std::max<std::int64_t>(free / 2 / per_token, 512));
-    } else if (free > 0 && cells * per_token > free) {
-        return fail(Code::kInvalidRequest, kOrigin,
-                    fmt::format("cannot load {}: a KV cache of {} tokens takes {} MiB, {} MiB of "
-                                "memory are available",
-                                options.path, cells, (cells * per_token) >> 20, free >> 20));
+        if (free > 0)
+            cells = std::min(cells, std::max<std::int64_t>((free / 2 - states) / per_token, 512));
+    } else if (free > 0 && cells * per_token + states > free) {
+        return fail(
+            Code::kInvalidRequest, kOrigin,
+            fmt::format("cannot load {}: a KV cache of {} tokens takes {} MiB, {} MiB of "
+                        "memory are available",
+                        options.path, cells, (cells * per_token + states) >> 20, free >> 20));
     }
     if (!layout.unified)
         cells = std::max<std::int64_t>(cells / plan.sequences, 256) * plan.sequences;
     cells = std::min<std::int64_t>(cells, std::numeric_limits<std::int32_t>::max() / 2);
     plan.cells = static_cast<std::int32_t>(cells);
-    plan.kv_bytes = cells * per_token;
+    plan.kv_bytes = cells * per_token + states;
     const std::int64_t side = std::min(context, cells);
     if (free <= 0 || side * per_token <= (free - plan.kv_bytes) / 4)
         plan.side_cells = static_cast<std::int32_t>(side);

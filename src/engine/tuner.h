@@ -21,10 +21,16 @@ namespace zerohop::engine {
 Result<Layout> choose_layout(const Model& model, const LlamaOptions& options,
                              const LoadProgress& progress);
 
+// Tokens of one request: as configured, else what the model was trained for, at most kMostContext;
+// the KV pool may hold fewer.
+inline constexpr std::int32_t kMostContext = 131'072;
+std::int32_t wanted_context(const Model& model, const LlamaOptions& options);
+
 struct ContextPlan {
     std::int32_t cells = 0;  // of the whole KV cache
     std::int32_t sequences = 0;
-    std::int64_t kv_bytes = 0;
+    std::int64_t kv_bytes = 0;  // once all of it was used
+    KvBytes bytes;
     std::int32_t side_cells = 0;  // of a second context for long prompts; 0: none
     std::int32_t outputs = 1;     // rows of logits of one call
 };
