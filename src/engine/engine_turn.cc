@@ -351,7 +351,7 @@ void LlamaEngine::publish() {
 bool LlamaEngine::give_back() {
     if (!running_.empty() || mono_now() < give_back_at_) return false;
     give_back_at_ = kNever;
-    kv_.give_back();
+    if (!model_->on_gpu) kv_.give_back();
     if (side_ != nullptr) side_->give_back();
     give_back_computed(model_.get());
     return true;
