@@ -28,7 +28,12 @@ constexpr int kLastPatience = 4;  // times that, once the process ends
 
 int open_path(const std::string& path) {
     if (path == "-") return ::dup(STDOUT_FILENO);
-    return ::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0640);
+    // A pipe is fine, but who opens it does not wait for its reader (ENXIO).
+    return ::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_NONBLOCK | O_CLOEXEC, 0640);
+}
+
+const char* open_error() {
+    return errno == ENXIO ? "nobody reads this pipe" : std::strerror(errno);
 }
 
 // Bounded and printable, whatever a client sent: a log line is read by terminals and tools.
@@ -85,9 +90,9 @@ Result<std::unique_ptr<AccessLog>> AccessLog::open(const std::string& path,
                                                    std::size_t queue_lines) {
     const int fd = open_path(path);
     if (fd < 0)
-        return fail(Code::kInvalidRequest, "config",
-                    fmt::format("server.access_log: {} cannot be written ({})", path,
-                                std::strerror(errno)));
+        return fail(
+            Code::kInvalidRequest, "config",
+            fmt::format("server.access_log: {} cannot be written ({})", path, open_error()));
     return std::unique_ptr<AccessLog>(new AccessLog(path, fd, queue_lines));
 }
 
@@ -149,7 +154,7 @@ void AccessLog::run() {
             const int fresh = open_path(path_);
             if (fresh < 0)
                 log_error("access", "{} cannot be opened anew, the old file stays: {}", path_,
-                          std::strerror(errno));
+                          open_error());
             else
                 ::close(std::exchange(fd_, fresh));
         }

@@ -5,12 +5,11 @@
 #include <toml++/toml.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
+#include <set>
 #include <type_traits>
 
-#include "admit/hints.h"
 #include "auth/key_record.h"
+#include "base/file.h"
 
 namespace zerohop::app {
 namespace {
@@ -50,6 +49,14 @@ std::string nearest(std::string_view unknown, const std::vector<Field<Owner>>& f
     if (best.empty()) return "; `zerohop config defaults` lists the known keys";
     return fmt::format("; did you mean {}{}?", prefix, best);
 }
+
+// Lanes differ by more than case.
+struct LessIgnoringCase {
+    bool operator()(std::string_view a, std::string_view b) const {
+        return std::ranges::lexicographical_compare(a, b, {}, lower, lower);
+    }
+    static char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c; }
+};
 
 class Reader {
   public:
@@ -139,21 +146,17 @@ class Reader {
         return {};
     }
 
-    // Names that keys and headers use: well formed, and of one table. Lanes differ by more than
-    // case.
-    template <class Owner>
-    Status check_name(const toml::node& at, std::string_view table, const Owner& owner,
-                      const std::vector<Owner>& before) const {
-        if (!auth::valid_name(owner.name))
+    // Names that keys and headers use: well formed, and of one table.
+    template <class Names>
+    Status check_name(const toml::node& at, std::string_view table, const std::string& name,
+                      Names& before) const {
+        if (!auth::valid_name(name))
             return error(at, fmt::format("{}.name is \"{}\", but must be 1 to 64 of [A-Za-z0-9._-]",
-                                         table, owner.name));
-        for (const Owner& other : before)
-            if (std::is_same_v<Owner, LaneConfig>
-                    ? admit::equal_ignoring_case(other.name, owner.name)
-                    : other.name == owner.name)
-                return error(at, fmt::format("{0}.name is \"{1}\", but there is a [[{0}]] of that "
-                                             "name already: make them one, or name them apart",
-                                             table, owner.name));
+                                         table, name));
+        if (!before.insert(name).second)
+            return error(at, fmt::format("{0}.name is \"{1}\", but there is a [[{0}]] of that "
+                                         "name already: make them one, or name them apart",
+                                         table, name));
         return {};
     }
 
@@ -172,6 +175,9 @@ class Reader {
                 *node,
                 fmt::format("{0}s are written as [[{0}]] tables, each with {1} = {2}", name,
                             needed_name, std::is_same_v<Value, std::string> ? "\"…\"" : "[\"…\"]"));
+        using Less =
+            std::conditional_t<std::is_same_v<Owner, LaneConfig>, LessIgnoringCase, std::less<>>;
+        std::set<std::string, Less> names;
         for (const toml::node& item : *array) {
             Owner owner;
             const std::string prefix = fmt::format("{}.", name);
@@ -185,7 +191,7 @@ class Reader {
                 return error(item, fmt::format("{}.{} is missing{}", name, needed_name,
                                                name == "model" ? ": name the GGUF file" : ""));
             if constexpr (requires { owner.name; })
-                if (Status s = check_name(item, name, owner, out); !s) return s;
+                if (Status s = check_name(item, name, owner.name, names); !s) return s;
             out.push_back(std::move(owner));
         }
         return {};
@@ -282,16 +288,9 @@ Result<Config> parse_config(std::string_view toml_text, std::string_view source_
 }
 
 Result<Config> read_config(const std::string& path) {
-    std::FILE* file = std::fopen(path.c_str(), "rb");
-    if (file == nullptr)
-        return fail(Code::kInvalidRequest, "config",
-                    fmt::format("{}: cannot be read ({})", path, std::strerror(errno)));
-    std::string text;
-    char buffer[4096];
-    for (std::size_t n; (n = std::fread(buffer, 1, sizeof buffer, file)) > 0;)
-        text.append(buffer, n);
-    std::fclose(file);
-    return parse_config(text, path);
+    const Result<std::string> text = read_file(path, "config");
+    if (!text) return std::unexpected(text.error());
+    return parse_config(*text, path);
 }
 
 std::string documented_defaults() {

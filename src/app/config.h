@@ -191,8 +191,8 @@ ModelConfig model_from_flag(std::string_view flag);
 // two groups, and lanes, regions and names that no topology can have.
 Status finish_config(Config& config);
 
-// Principal::cache_group of each workspace that shares: its group's names, "a+b". No workspace can
-// be called so.
+// Principal::cache_group of each workspace that shares: its group's first two names, "a+b". No
+// workspace can be called so.
 CacheGroups cache_groups(const Config& config);
 
 // The whole configuration with comments, as a TOML file that means the defaults.

@@ -78,9 +78,10 @@ Status check_shares(const Config::Cache& cache) {
 
 CacheGroups cache_groups(const Config& config) {
     CacheGroups groups;
+    // Two names tell a group from all others: a workspace is in one only.
     for (const ShareConfig& share : config.cache.shares)
         for (const std::string& name : share.workspaces)
-            groups[name] = fmt::format("{}", fmt::join(share.workspaces, "+"));
+            groups[name] = share.workspaces[0] + "+" + share.workspaces[1];
     return groups;
 }
 

@@ -1,6 +1,9 @@
 #include "app/config.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+
+#include <ctime>
 
 #include "app/topology_config.h"
 
@@ -40,6 +43,28 @@ TEST(Config, ModelTableUncommentedParses) {
     ASSERT_TRUE(config) << config.error().detail << models;
     ASSERT_EQ(config->models.size(), 1U);
     EXPECT_EQ(config->models[0].max_sequences, ModelConfig().max_sequences);
+}
+
+// Seconds of processor time for `n` tables and a group of `n` workspaces.
+double seconds_of(int n) {
+    std::string text = "[[cache.share]]\nworkspaces = [\"w\"";
+    for (int i = 0; i < n; ++i) text += fmt::format(",\"s{}\"", i);
+    text += "]\n";
+    for (int i = 0; i < n; ++i) text += fmt::format("[[workspace]]\nname = \"w{}\"\n", i);
+    const std::clock_t began = std::clock();
+    Result<Config> config = parse_config(text, "many.toml");
+    EXPECT_TRUE(config && finish_config(*config));
+    EXPECT_EQ(config->workspaces.size(), static_cast<std::size_t>(n));
+    EXPECT_EQ(cache_groups(*config).at("s1"), "w+s0");
+    return static_cast<double>(std::clock() - began) / CLOCKS_PER_SEC;
+}
+
+// A reload holds up signals and revocations: each check is linear.
+TEST(Config, ManyTablesCostNoMoreEach) {
+    EXPECT_LT(seconds_of(40'000), 16 * seconds_of(5'000));
+    EXPECT_NE(error_of("[[workspace]]\nname = \"w\"\n[[workspace]]\nname = \"w\"\n")
+                  .find("of that name already"),
+              std::string::npos);
 }
 
 TEST(Config, LanesAndWorkspacesAreTables) {

@@ -43,10 +43,12 @@ std::unexpected<Error> io_error(std::string_view what, const std::string& path) 
 }
 
 Result<std::string> read_whole(const std::string& path) {
-    const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    const Fd fd(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
     if (!fd.ok()) return io_error("open", path);
     struct stat info{};
     if (::fstat(fd.get(), &info) != 0) return io_error("read", path);
+    if (!S_ISREG(info.st_mode))
+        return fail(Code::kInvalidRequest, "auth", path + ": must be a regular file");
     if (info.st_size > kMaxFileBytes)
         return fail(Code::kInvalidRequest, "auth", path + ": is absurdly large");
     if ((info.st_mode & 077) != 0)

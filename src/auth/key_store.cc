@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
+#include <set>
+
 #include "auth/key_file.h"
 #include "base/log.h"
 
@@ -30,12 +32,13 @@ Result<std::shared_ptr<const KeySnapshot>> KeyStore::load() const {
     }
     auto statics = make_static_keys(static_keys_, wall_now());
     if (!statics) return std::unexpected(statics.error());
+    std::set<std::string, std::less<>> in_file;
+    for (const KeyRecord& key : content->keys) in_file.insert(key.id);
     for (const KeyRecord& key : (*statics)->keys()) {
-        for (const KeyRecord& other : content->keys)
-            if (other.id == key.id)
-                return fail(Code::kInvalidRequest, "auth",
-                            fmt::format("key \"{}\" is both in the configuration and in {}", key.id,
-                                        path_));
+        if (in_file.contains(key.id))
+            return fail(
+                Code::kInvalidRequest, "auth",
+                fmt::format("key \"{}\" is both in the configuration and in {}", key.id, path_));
         content->keys.push_back(key);
     }
     bool can_sign = false;

@@ -5,7 +5,10 @@
 #include <openssl/ssl.h>
 #include <openssl/x509.h>
 
+#include <string>
 #include <string_view>
+
+#include "base/file.h"
 
 namespace zerohop::net {
 namespace {
@@ -56,6 +59,9 @@ std::string tls_error_text() {
 }
 
 Result<std::shared_ptr<TlsContext>> TlsContext::load(const TlsFiles& files) {
+    for (const std::string& file : {files.certificate, files.key})
+        if (Status s = check_file(file, kOrigin); !s)
+            return fail(Code::kInvalidRequest, kOrigin, "TLS: " + s.error().detail);
     ERR_clear_error();
     SSL_CTX* raw = SSL_CTX_new(TLS_server_method());
     if (raw == nullptr) return fail(Code::kInternal, kOrigin, "out of memory for TLS");
