@@ -100,6 +100,7 @@ struct Config {
         std::int64_t head_s = 15;
         std::int64_t idle_s = 400;
         std::int64_t body_idle_s = 30;
+        std::int64_t body_s = 120;
         std::int64_t write_stall_s = 60;
         std::int64_t min_bytes_per_s = 256;
         std::int64_t connection_buffer_bytes = 64LL * 1024 * 1024;

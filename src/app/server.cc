@@ -108,8 +108,6 @@ net::Limits limits_of(const Config& config) {
     out.connections = static_cast<std::size_t>(in.connections);
     out.connections_per_address = static_cast<std::size_t>(in.connections_per_address);
     out.handshake_ms = in.handshake_s * 1000;
-    out.write_window_ms = in.write_stall_s * 1000;
-    out.write_min_rate = in.min_bytes_per_s;
     out.connection_bytes = static_cast<std::size_t>(in.connection_buffer_bytes);
     out.total_bytes = static_cast<std::size_t>(in.total_buffer_bytes);
     out.wire.head_bytes = static_cast<std::size_t>(in.head_bytes);
@@ -117,8 +115,9 @@ net::Limits limits_of(const Config& config) {
     out.wire.head_ms = in.head_s * 1000;
     out.wire.idle_ms = in.idle_s * 1000;
     out.wire.body_idle_ms = in.body_idle_s * 1000;
-    out.wire.body_min_rate = in.min_bytes_per_s;
-    out.wire.stream_stall_ms = in.write_stall_s * 1000;
+    out.wire.body_ms = in.body_s * 1000;
+    out.wire.min_rate = in.min_bytes_per_s;
+    out.wire.write_stall_ms = in.write_stall_s * 1000;
     out.wire.h2_streams = static_cast<std::uint32_t>(in.streams_per_connection);
     return out;
 }

@@ -2,6 +2,7 @@
 
 #include <sys/epoll.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "base/log.h"
@@ -109,8 +110,12 @@ void Connection::read_some() {
         }
         char* buffer = worker_.loop().read_buffer();
         const IoResult r = transport_.read(buffer, IoLoop::kReadBufferBytes);
+        if (transport_.has_unsent()) wake();
         if (r.io == Io::kWantRead) return arm_read();
-        if (r.io == Io::kWantWrite) return arm_write();
+        if (r.io == Io::kWantWrite) {
+            read_again_ = true;  // once what waits is written
+            return arm_write();
+        }
         if (r.io != Io::kDone) return on_input_end(r.io);
         total += r.n;
         on_input({buffer, r.n});
@@ -178,7 +183,7 @@ void Connection::flush() {
             transport_.reset_on_close();
             return close();
         }
-        all_sent = bytes.empty();
+        all_sent = bytes.empty() && !transport_.has_unsent();
         if (all_sent) break;
         if (total >= kWritePerTurn) {
             worker_.loop().post([self = shared_from_this()] {
@@ -202,15 +207,9 @@ void Connection::flush() {
         }
     }
     state_.bytes_out.fetch_add(total, std::memory_order_relaxed);
-    window_bytes_ += total;
+    blocked_ = blocked;
     recount();
     if (all_sent && session_->closing() == wire::Closing::kFlush) return begin_linger();
-    if (blocked && window_since_ == 0) {
-        window_since_ = mono_now();
-        window_bytes_ = 0;
-    } else if (!blocked) {
-        window_since_ = 0;
-    }
     if (read_again_ && session_->wants_read()) {
         read_again_ = false;
         worker_.loop().post([self = shared_from_this()] {
@@ -268,13 +267,25 @@ void Connection::tick(MonoNs now) {
     session_->tick();
     recount();
     if (counted_ > limits.connection_bytes) return drop("too much waits for it");
-    if (window_since_ != 0 && older(window_since_, limits.write_window_ms)) {
-        const std::int64_t least = limits.write_min_rate * limits.write_window_ms / 1000;
-        if (static_cast<std::int64_t>(window_bytes_) <= least)
-            return drop("takes its answer too slowly");
-        window_since_ = now;
-        window_bytes_ = 0;
+    if (is_taken_too_slowly(now)) return drop("takes its answer too slowly");
+}
+
+// What counts is what the peer acknowledged, not what its kernel let ours accept: that comes in
+// steps of 32 KiB, two minutes apart at 256 bytes per second.
+bool Connection::is_taken_too_slowly(MonoNs now) {
+    if (!blocked_) {
+        paced_ = false;
+        return false;
     }
+    wire::PaceRule rule = wire::take_pace(state_.limits.wire);
+    rule.rate *= static_cast<std::int64_t>(std::max<std::size_t>(1, session_->answers_waiting()));
+    const std::uint64_t taken = transport_.taken();
+    if (!std::exchange(paced_, true))
+        pace_.start(now, taken, rule);
+    else
+        pace_.moved(taken - std::min(taken, taken_), now, rule);
+    taken_ = taken;
+    return pace_.is_over(now);
 }
 
 void Connection::drain() {

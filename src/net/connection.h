@@ -16,6 +16,7 @@
 #include "net/io_loop.h"
 #include "net/server_state.h"
 #include "net/transport.h"
+#include "wire/pace.h"
 #include "wire/session.h"
 
 namespace zerohop::net {
@@ -63,6 +64,7 @@ class Connection final : public std::enable_shared_from_this<Connection>,
     void flush();
     void begin_linger();
     void recount();
+    bool is_taken_too_slowly(MonoNs now);
 
     Worker& worker_;
     ServerState& state_;
@@ -79,9 +81,11 @@ class Connection final : public std::enable_shared_from_this<Connection>,
     MonoNs since_ = 0;          // of the present state
     std::size_t lingered_ = 0;  // bytes dropped
     MonoNs linger_last_ = 0;
-    MonoNs window_since_ = 0;         // output has waited since, 0: none waits
-    std::uint64_t window_bytes_ = 0;  // sent in this window
-    std::size_t counted_ = 0;         // our share of state.buffered
+    bool blocked_ = false;     // the kernel takes no more output
+    bool paced_ = false;       // it did not at an earlier tick either
+    wire::Pace pace_;          // of the peer since then
+    std::uint64_t taken_ = 0;  // by the peer, at the last tick
+    std::size_t counted_ = 0;  // our share of state.buffered
 };
 
 }  // namespace zerohop::net

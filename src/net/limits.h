@@ -11,13 +11,9 @@ namespace zerohop::net {
 
 struct Limits {
     wire::Limits wire;
-    std::size_t connections = 10'000;             // in total; further ones are closed at accept
-    std::size_t connections_per_address = 4'096;  // IPv6: per /64
-    std::int64_t handshake_ms = 10'000;           // TLS
-    // A peer that took fewer than write_min_rate bytes per second over a whole window in which
-    // output waited is closed. 0: any progress will do.
-    std::int64_t write_window_ms = 60'000;
-    std::int64_t write_min_rate = 100;                // bytes per second
+    std::size_t connections = 10'000;                 // in total; further ones are closed at accept
+    std::size_t connections_per_address = 4'096;      // IPv6: per /64
+    std::int64_t handshake_ms = 10'000;               // TLS
     std::size_t connection_bytes = 64 * 1024 * 1024;  // waiting output and unparsed input of one
     std::size_t total_bytes = 1024 * 1024 * 1024;     // of all; beyond it the greatest are closed
     // Unsent bytes the kernel may hold per socket (TCP_NOTSENT_LOWAT); the rest waits, counted,

@@ -240,7 +240,7 @@ TEST_F(ServerTest, PipelinerThatLeavesWhileNotReadIsNoticed) {
 
 TEST_F(ServerTest, ClientThatDoesNotReadPausesItsProducerAndIsClosed) {
     Limits limits;
-    limits.write_window_ms = 1000;
+    limits.wire.write_stall_ms = 1000;
     start(limits);
     for (const bool h2 : {false, true}) {
         Raw raw(plain_, 16 * 1024);
@@ -542,8 +542,8 @@ TEST_F(ServerTest, ShedsTheGreatestWhenTheMemoryOfAllIsUsedUp) {
 
 TEST_F(ServerTest, TakingAnAnswerTooSlowlyEndsIt) {
     Limits limits;
-    limits.write_window_ms = 1000;
-    limits.write_min_rate = 200'000;
+    limits.wire.write_stall_ms = 1000;
+    limits.wire.min_rate = 200'000;
     start(limits);
     // Bytes one client got until the server ended it, at most for the time given.
     const auto take = [&](std::size_t piece, std::chrono::milliseconds pause, bool& ended) {
@@ -563,6 +563,42 @@ TEST_F(ServerTest, TakingAnAnswerTooSlowlyEndsIt) {
     EXPECT_TRUE(slow_ended);
     EXPECT_FALSE(fast_ended);
     EXPECT_EQ(server_->stats_approx().dropped, 1U);
+}
+
+// A client whose answer has filled the socket asks for new keys, more than once.
+TEST_F(ServerTest, KeyUpdatesWhileTheSocketIsFull) {
+    start();
+    Raw raw(tls_, 8192);
+    SSL_CTX* const context = SSL_CTX_new(TLS_client_method());
+    SSL* const ssl = SSL_new(context);
+    SSL_set_fd(ssl, raw.fd());
+    ASSERT_EQ(SSL_connect(ssl), 1);
+    ASSERT_EQ(SSL_version(ssl), TLS1_3_VERSION);
+    constexpr std::string_view kGet = "GET /flood HTTP/1.1\r\nHost: x\r\n\r\n";
+    ASSERT_EQ(SSL_write(ssl, kGet.data(), static_cast<int>(kGet.size())),
+              static_cast<int>(kGet.size()));
+    std::size_t before = 0;
+    ASSERT_TRUE(eventually([&] {  // until its producer stands still
+        const std::size_t now = echo_.flooded;
+        std::this_thread::sleep_for(50ms);
+        return now > 0 && now == std::exchange(before, now);
+    }));
+    for (int i = 0; i < 3; ++i) {
+        ASSERT_EQ(SSL_key_update(ssl, SSL_KEY_UPDATE_REQUESTED), 1);
+        ASSERT_EQ(SSL_do_handshake(ssl), 1);
+    }
+    std::this_thread::sleep_for(100ms);
+    std::vector<char> buffer(65536);
+    std::size_t got = 0;
+    while (got < 4 * before) {
+        const int n = SSL_read(ssl, buffer.data(), static_cast<int>(buffer.size()));
+        if (n <= 0) break;
+        got += static_cast<std::size_t>(n);
+    }
+    EXPECT_GE(got, 4 * before);
+    EXPECT_EQ(echo_.disconnects, 0);
+    SSL_free(ssl);
+    SSL_CTX_free(context);
 }
 
 TEST(Activation, TakesWhatSystemdPassedToThisProcessOnly) {

@@ -14,7 +14,7 @@ namespace zerohop::wire {
 void H1Session::send_continue() {
     if (!continue_due_ || response_.head_given || response_.aborted) return;
     continue_due_ = false;
-    body_clock_.start(host_.now());
+    body_clock_.start(host_.now(), limits_);
     out_.append("HTTP/1.1 100 Continue\r\n\r\n");
     host_.wake();
 }

@@ -96,7 +96,7 @@ void H1Session::begin_request(RequestHead head) {
     paused_ = false;
     in_state_ = In::kBody;
     head.decoded_ns = host_.now();
-    body_clock_.start(head.decoded_ns);
+    body_clock_.start(head.decoded_ns, limits_);
     host_.on_exchanges(1);
     exchange_ = dispatcher_.on_head(head, *this);
     if (!head.has_body) request_complete();
@@ -104,7 +104,7 @@ void H1Session::begin_request(RequestHead head) {
 
 std::size_t H1Session::parse_body(std::string_view in) {
     const H1Parser::Sink sink = [this](std::string_view body) {
-        body_clock_.add(body.size(), input_ns_);
+        body_clock_.add(body.size(), input_ns_, limits_);
         if (in_state_ == In::kBody && !response_.finished) exchange_->on_body(body);
     };
     H1Parser::Fed fed = parser_->feed(in, sink);
@@ -187,7 +187,7 @@ std::size_t H1Session::buffered() const { return out_.size() + response_.held.si
 void H1Session::pause_body(bool paused) {
     if (paused_ == paused) return;
     paused_ = paused;
-    if (!paused) body_clock_.start(host_.now());
+    if (!paused) body_clock_.start(host_.now(), limits_);
     host_.wake();
 }
 

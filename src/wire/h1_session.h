@@ -16,9 +16,9 @@
 #include <string>
 #include <string_view>
 
-#include "wire/body_clock.h"
 #include "wire/byte_queue.h"
 #include "wire/h1_parser.h"
+#include "wire/pace.h"
 #include "wire/session.h"
 
 namespace zerohop::wire {
@@ -39,6 +39,7 @@ class H1Session final : public Session, private Responder {
     void drain() override;
     std::size_t buffered() const override;
     std::size_t exchanges() const override { return exchange_ ? 1 : 0; }
+    std::size_t answers_waiting() const override { return out_.empty() ? 0 : 1; }
 
   private:
     enum class In { kHead, kBody, kDiscard, kComplete, kClosed };

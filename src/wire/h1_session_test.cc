@@ -46,6 +46,21 @@ TEST(H1, HandsOnTheHeadAndKeepsTheConnection) {
     EXPECT_EQ(d.session->buffered(), 0U);
 }
 
+// RFC 9112 §3.2.2: the authority of the target counts, not the host header.
+TEST(H1, ServesAbsoluteTargets) {
+    const auto head_of = [](std::string_view target) {
+        Driver d(false);
+        d.feed("GET " + std::string(target) + " HTTP/1.1\r\nHost: other.test\r\n\r\n");
+        return d.echo.heads().empty() ? RequestHead{} : d.echo.heads()[0];
+    };
+    const RequestHead plain = head_of("http://x.test:80/hello?a=http://y/");
+    EXPECT_EQ(plain.target, "/hello?a=http://y/");
+    EXPECT_EQ(plain.authority, "x.test:80");
+    EXPECT_EQ(head_of("HTTPS://[::1]:8443/hello").authority, "[::1]:8443");
+    EXPECT_EQ(head_of("http://x.test").target, "/");
+    EXPECT_EQ(head_of("http://x.test?a").target, "/?a");
+}
+
 TEST(H1, TakesAnythingByteByByte) {
     Driver d(false);
     d.feed_slowly(
@@ -257,13 +272,33 @@ TEST(H1, SlowHeadIs408) {
 TEST(H1, SlowBodyIs408AndDisconnects) {
     Driver d(false);
     d.feed("POST /collect HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n");
-    for (int i = 0; i < 30 && d.closing() == Closing::kOpen; ++i) {
+    for (int i = 0; i < 35 && d.closing() == Closing::kOpen; ++i) {
         d.feed("x");
-        d.pass_ms(1000);  // 1 byte per second is below 500
+        d.pass_ms(1000);  // 1 byte per second is below 256
     }
     EXPECT_TRUE(has(d.sent, "408 Request Timeout"));
     EXPECT_EQ(d.echo.disconnects, 1);
     EXPECT_EQ(d.closing(), Closing::kFlush);
+}
+
+// What came fast does not pay for what then trickles, nor does a steady rate for a body without
+// end.
+TEST(H1, ABodyIsBoundedInPaceAndTime) {
+    const auto lasted_s = [](std::size_t at_once, std::size_t each_s) {
+        Driver d(false);
+        d.feed("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 30000000\r\n\r\n");
+        d.feed(std::string(at_once, 'x'));
+        int s = 0;
+        for (; s < 1000 && d.closing() == Closing::kOpen && d.echo.disconnects == 0; ++s) {
+            d.feed(std::string(each_s, 'x'));
+            d.pass_ms(1000);
+        }
+        return s;
+    };
+    EXPECT_LE(lasted_s(20'000'000, 1), 32);
+    EXPECT_LE(lasted_s(0, 128), 62);  // half the rate: twice the patience
+    EXPECT_NEAR(lasted_s(0, 300), 120, 1);
+    EXPECT_NEAR(lasted_s(20'000'000, 60'000), 120, 1);
 }
 
 TEST(H1, IdleConnectionCloses) {
@@ -381,7 +416,14 @@ INSTANTIATE_TEST_SUITE_P(
         Refused{"two_hosts", "GET /hello HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", "400"},
         Refused{"empty_host", "GET /hello HTTP/1.1\r\nHost:\r\n\r\n", "400"},
         Refused{"host_with_path", "GET /hello HTTP/1.1\r\nHost: a/b\r\n\r\n", "400"},
-        Refused{"absolute_target", "GET http://x/hello HTTP/1.1\r\nHost: x\r\n\r\n", "400"},
+        Refused{"absolute_without_host", "GET http://x/hello HTTP/1.1\r\n\r\n", "400"},
+        Refused{"absolute_with_two_hosts",
+                "GET http://x/hello HTTP/1.1\r\nHost: x\r\nHost: x\r\n\r\n", "400"},
+        Refused{"absolute_without_authority", "GET http:///hello HTTP/1.1\r\nHost: x\r\n\r\n",
+                "400"},
+        Refused{"absolute_with_user", "GET http://u:p@x/hello HTTP/1.1\r\nHost: x\r\n\r\n", "400"},
+        Refused{"absolute_of_another_scheme", "GET ftp://x/hello HTTP/1.1\r\nHost: x\r\n\r\n",
+                "400"},
         Refused{"authority_target", "CONNECT x:443 HTTP/1.1\r\nHost: x\r\n\r\n", "400"},
         Refused{"asterisk_target", "OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n", "400"},
         Refused{"space_in_target", "GET /a b HTTP/1.1\r\nHost: x\r\n\r\n", "400"},

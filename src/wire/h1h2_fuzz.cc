@@ -67,7 +67,7 @@ bool comparable(const Request& r) {
                                                 "priority"};
     if (r.method.empty() || r.target.empty() || r.authority.empty() || padded(r.authority))
         return false;
-    if (r.method == "CONNECT" || r.method == "PRI" || r.target == "*") return false;
+    if (r.method == "CONNECT" || r.method == "PRI" || r.target.front() != '/') return false;
     for (const auto& [name, value] : r.fields) {
         for (const std::string_view own : kOwn)
             if (name == own) return false;

@@ -180,7 +180,7 @@ int H2Callbacks::on_data_chunk(nghttp2_session* session, std::uint8_t, std::int3
     auto* stream = static_cast<H2Stream*>(nghttp2_session_get_stream_user_data(session, id));
     nghttp2_session_consume_connection(session, size);
     if (stream == nullptr) return 0;
-    stream->body_clock_.add(size, self.input_ns_);
+    stream->body_clock_.add(size, self.input_ns_, self.limits_);
     stream->owed_ -= static_cast<std::int64_t>(size);
     stream->on_body_progress();
     if (stream->paused_ && !stream->dead()) {
@@ -212,11 +212,12 @@ ssize_t H2Callbacks::read_body(nghttp2_session* session, std::int32_t id, std::u
     auto* stream = static_cast<H2Stream*>(nghttp2_session_get_stream_user_data(session, id));
     if (stream == nullptr) return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
     const std::size_t n = stream->body_.read(reinterpret_cast<char*>(to), most);
-    if (n == 0 && !stream->finished_) {
+    const bool finished = stream->state_ == H2Stream::State::kFinished;
+    if (n == 0 && !finished) {
         stream->deferred_ = true;
         return NGHTTP2_ERR_DEFERRED;
     }
-    if (stream->finished_ && stream->body_.empty()) *flags |= NGHTTP2_DATA_FLAG_EOF;
+    if (finished && stream->body_.empty()) *flags |= NGHTTP2_DATA_FLAG_EOF;
     if (n > 0) {
         stream->in_flight_ += n;
         self.stream_bytes_ -= n;

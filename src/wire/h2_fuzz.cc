@@ -25,7 +25,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         d.pass_ms(600);
     }
     d.pass_ms(d.limits.body_idle_ms + 1);
-    d.pass_ms(d.limits.stream_stall_ms + 1);
+    d.pass_ms(2 * d.limits.write_stall_ms + 1);
     d.session->on_disconnect();
     ZH_CHECK(d.echo.live == 0);
     ZH_CHECK(d.exchanges == 0);

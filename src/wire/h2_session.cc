@@ -142,8 +142,7 @@ void H2Session::dispatch(H2Stream& stream) {
     // Streams share the connection fairly whatever priorities the client signals.
     nghttp2_extpri even{.urgency = NGHTTP2_EXTPRI_DEFAULT_URGENCY, .inc = 1};
     nghttp2_session_change_extpri_stream_priority(session_, stream.id_, &even, 1);
-    stream.progress_ns_ = input_ns_;
-    stream.body_clock_.start(input_ns_);
+    stream.body_clock_.start(input_ns_, limits_);
     if (stream.refused_ == 414) return answer(stream, {414, "The request target is too long."});
     if (stream.refused_ != 0) return answer(stream, {431, "The request head is too large."});
     stream.is_head_method_ = head.method == "HEAD";
@@ -170,7 +169,7 @@ void H2Session::answer(H2Stream& stream, const WireError& error) {
 void H2Session::drop_exchange(H2Stream& stream, bool disconnected) {
     if (stream.exchange_ == nullptr) return;
     if (disconnected && !stream.dead()) {
-        stream.closed_ = true;  // the Responder is dead from here
+        stream.state_ = H2Stream::State::kClosed;  // the Responder is dead from here
         stream.exchange_->on_disconnect();
     }
     stream.exchange_.reset();
@@ -185,7 +184,7 @@ void H2Session::close_stream(std::int32_t id) {
     if (it == streams_.end()) return;
     H2Stream& stream = *it->second;
     drop_exchange(stream, true);
-    stream.closed_ = true;
+    stream.state_ = H2Stream::State::kClosed;
     stream_bytes_ -= stream.body_.size();
     stream.body_.clear();
     closed_.push_back(std::move(it->second));
@@ -239,8 +238,9 @@ void H2Session::consumed(std::size_t n) {
         H2Stream* stream = find(done.stream);
         if (stream == nullptr) continue;
         stream->in_flight_ -= done.bytes;
-        stream->progress_ns_ = host_.now();
-        if (stream->buffered_bytes() == 0 && stream->writable_due_ && !stream->dead()) {
+        stream->taken_ += done.bytes;
+        if (stream->buffered_bytes() == 0 && stream->writable_due_ && !stream->dead() &&
+            stream->exchange_ != nullptr) {
             stream->writable_due_ = false;
             stream->exchange_->on_writable();
         }
@@ -248,6 +248,11 @@ void H2Session::consumed(std::size_t n) {
 }
 
 std::size_t H2Session::buffered() const { return out_.size() + stream_bytes_; }
+
+std::size_t H2Session::answers_waiting() const {
+    return static_cast<std::size_t>(std::ranges::count_if(
+        streams_, [](const auto& entry) { return entry.second->buffered_bytes() > 0; }));
+}
 
 void H2Session::drain() {
     if (drain_ns_ != 0 || drained_) return;
@@ -279,8 +284,9 @@ void H2Session::tick() {
 }
 
 void H2Session::tick_stream(H2Stream& stream, MonoNs now) {
-    if (!stream.dispatched_ || stream.aborted_ || stream.closed_) return;
-    if (stream.finished_ && !stream.request_done_ &&
+    if (!stream.dispatched_ || stream.is_gone()) return;
+    const bool finished = stream.state_ == H2Stream::State::kFinished;
+    if (finished && !stream.request_done_ &&
         (stream.body_.empty() || stream.held_head_ != nullptr)) {
         const bool over = now - stream.finished_ns_ > limits_.linger_ms * kNsPerMs ||
                           now - stream.discard_ns_ > limits_.linger_idle_ms * kNsPerMs ||
@@ -291,20 +297,40 @@ void H2Session::tick_stream(H2Stream& stream, MonoNs now) {
             nghttp2_submit_rst_stream(session_, NGHTTP2_FLAG_NONE, stream.id_, NGHTTP2_NO_ERROR);
             host_.wake();
         }
-    } else if (!stream.finished_ && !stream.request_done_ && !stream.paused_ &&
+    } else if (!finished && !stream.request_done_ && !stream.paused_ &&
                stream.body_clock_.too_slow(now, limits_)) {
-        const bool answerable = !stream.head_sent_;
+        if (stream.head_sent_) return cancel_stream(stream);
         drop_exchange(stream, true);
-        stream.closed_ = false;
-        if (answerable) return answer(stream, {408, "The request body arrived too slowly."});
-        nghttp2_submit_rst_stream(session_, NGHTTP2_FLAG_NONE, stream.id_, NGHTTP2_CANCEL);
-        host_.wake();
-    } else if (!stream.body_.empty() &&
-               now - stream.progress_ns_ > limits_.stream_stall_ms * kNsPerMs) {
-        drop_exchange(stream, true);
-        nghttp2_submit_rst_stream(session_, NGHTTP2_FLAG_NONE, stream.id_, NGHTTP2_CANCEL);
-        host_.wake();
+        stream.state_ = H2Stream::State::kOpen;  // nothing was answered: the session does
+        answer(stream, {408, "The request body arrived too slowly."});
+    } else if (is_taken_too_slowly(stream, now)) {
+        cancel_stream(stream);
     }
+}
+
+// While frames wait for the socket they hold up those of all streams, and the connection's own pace
+// counts (net::Connection); otherwise it is the peer's window for this stream that is shut.
+bool H2Session::is_taken_too_slowly(H2Stream& stream, MonoNs now) {
+    if (stream.body_.empty()) {
+        stream.paced_ = false;
+        return false;
+    }
+    const std::size_t taken = std::exchange(stream.taken_, 0);
+    const PaceRule rule = take_pace(limits_);
+    if (!std::exchange(stream.paced_, true)) {
+        stream.pace_.start(now, taken, rule);
+    } else {
+        if (!out_.empty()) stream.pace_.skip(now);
+        stream.pace_.moved(taken, now, rule);
+    }
+    return stream.pace_.is_over(now);
+}
+
+void H2Session::cancel_stream(H2Stream& stream) {
+    drop_exchange(stream, true);
+    stream.state_ = H2Stream::State::kAborted;
+    nghttp2_submit_rst_stream(session_, NGHTTP2_FLAG_NONE, stream.id_, NGHTTP2_CANCEL);
+    host_.wake();
 }
 
 std::unique_ptr<Session> make_h2_session(SessionHost& host, Dispatcher& dispatcher,

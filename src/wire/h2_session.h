@@ -41,6 +41,7 @@ class H2Session final : public Session {
     void drain() override;
     std::size_t buffered() const override;
     std::size_t exchanges() const override { return live_; }
+    std::size_t answers_waiting() const override;
 
   private:
     friend class H2Stream;
@@ -53,6 +54,8 @@ class H2Session final : public Session {
     void close_stream(std::int32_t id);
     void settle();
     void tick_stream(H2Stream& stream, MonoNs now);
+    bool is_taken_too_slowly(H2Stream& stream, MonoNs now);
+    void cancel_stream(H2Stream& stream);
     // False: the peer used up its allowance; the caller ends the connection.
     bool charge(std::int64_t cost);
     void credit(std::int64_t n);

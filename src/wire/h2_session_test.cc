@@ -342,11 +342,54 @@ TEST(H2, ProducerStopsAtAShutWindowAndOthersGoOn) {
     const std::int32_t other = c.request("/hello");
     c.exchange();
     EXPECT_EQ(c.answers[other].body, "hello");
-    d.pass_ms(d.limits.stream_stall_ms + 1);
+    d.pass_ms(250);
+    d.pass_ms(d.limits.write_stall_ms + 1);
+    EXPECT_EQ(d.echo.disconnects, 0);  // it took some
+    d.pass_ms(d.limits.write_stall_ms);
     c.exchange();
     EXPECT_EQ(d.echo.disconnects, 1);
     EXPECT_EQ(d.echo.live, 0);
     EXPECT_EQ(d.session->buffered(), 0U);
+}
+
+// How many seconds a stream lives whose window is opened by `step` bytes every `each_s` seconds.
+int seconds_of_a_stream(std::int32_t step, int each_s) {
+    Driver d(true);
+    Client c(d, static_cast<std::uint32_t>(step > 1024 ? 65535 : 1024), true);
+    nghttp2_session_set_local_window_size(c.session, NGHTTP2_FLAG_NONE, 0, 1 << 30);
+    const std::int32_t id = c.request("/flood");
+    c.exchange();
+    for (int s = 1; s < 600; ++s) {
+        if (s % each_s == 0) nghttp2_submit_window_update(c.session, NGHTTP2_FLAG_NONE, id, step);
+        c.exchange();
+        d.pass_ms(1000);
+        c.exchange();
+        if (d.echo.disconnects > 0) return s;
+    }
+    return 600;
+}
+
+TEST(H2, AStreamIsTakenAtTheRateOrReset) {
+    EXPECT_NEAR(seconds_of_a_stream(1, 3), 65, 2);  // a byte now and then renews nothing
+    EXPECT_LE(seconds_of_a_stream(128, 1), 135);    // half the rate: twice the patience
+    EXPECT_LE(seconds_of_a_stream(8192, 100), 200);
+    EXPECT_EQ(seconds_of_a_stream(300, 1), 600);
+    EXPECT_EQ(seconds_of_a_stream(32'768, 100), 600);  // 328 per second, in an SDK's steps
+}
+
+// Nothing waits: the model is slow, not the client.
+TEST(H2, ASlowAnswerIsNotASlowReader) {
+    Driver d(true);
+    Client c(d);
+    const std::string body = "a";
+    const std::int32_t id = c.request("/echo", "POST", &body, {}, true);
+    c.exchange();
+    for (int s = 0; s < 25; ++s) d.pass_ms(1000);
+    EXPECT_EQ(d.echo.disconnects, 0);
+    c.bodies[id] = {"b", 0, false};
+    nghttp2_session_resume_data(c.session, id);
+    c.exchange();
+    EXPECT_EQ(c.answers[id].body, "ab");
 }
 
 TEST(H2, SendsContinueWhenAsked) {
@@ -405,6 +448,26 @@ TEST(H2, SlowBodyIs408) {
     EXPECT_EQ(c.answers[id].headers[":status"], "408");
     EXPECT_EQ(d.echo.disconnects, 1);
     EXPECT_EQ(d.echo.live, 0);
+}
+
+// The answer began before its request's body stood still; what is rendered of it leaves after its
+// exchange has gone.
+TEST(H2, SlowBodyBehindABegunAnswerIsReset) {
+    Driver d(true);
+    Client c(d);
+    const std::string body(2 * 16'384, 'u');
+    const std::int32_t id = c.request("/echo", "POST", &body, {}, true);
+    d.blocked = true;  // two whole frames: no room for the reset beside them
+    c.exchange();
+    EXPECT_EQ(d.echo.received, body.size());
+    d.session->output();
+    d.pass_ms(d.limits.body_idle_ms + 1);
+    EXPECT_EQ(d.echo.disconnects, 1);
+    EXPECT_EQ(d.echo.live, 0);
+    d.blocked = false;
+    c.exchange();
+    EXPECT_TRUE(c.answers[id].closed);
+    EXPECT_EQ(d.session->buffered(), 0U);
 }
 
 TEST(H2, AnswersPings) {

@@ -28,7 +28,7 @@ Loop& H2Stream::loop() { return session_.host_.loop(); }
 void H2Stream::send_continue() {
     if (!continue_due_ || head_sent_ || dead()) return;
     continue_due_ = false;
-    body_clock_.start(session_.host_.now());
+    body_clock_.start(session_.host_.now(), session_.limits_);
     const nghttp2_nv status = field(":status", "100");
     nghttp2_submit_headers(session_.session_, NGHTTP2_FLAG_NONE, id_, nullptr, &status, 1, nullptr);
     session_.host_.wake();
@@ -40,7 +40,6 @@ void H2Stream::send_head(const ResponseHead& head) {
     remaining_ = head.content_length;
     has_body_ = has_response_body(head.status, is_head_method_ ? "HEAD" : "GET");
     if (head.content_length == 0) has_body_ = false;
-    progress_ns_ = session_.host_.now();
     if (!request_done_ && owed_ > kHoldAbove && !continue_due_) {
         held_head_ = std::make_unique<ResponseHead>(head);
     } else {
@@ -54,7 +53,7 @@ void H2Stream::on_body_progress() {
 }
 
 void H2Stream::release_held() {
-    if (held_head_ == nullptr || aborted_ || closed_) return;
+    if (held_head_ == nullptr || is_gone()) return;
     const std::unique_ptr<ResponseHead> head = std::move(held_head_);
     submit_head(*head);
 }
@@ -84,7 +83,6 @@ void H2Stream::send_body(std::string_view bytes) {
         remaining_ -= static_cast<std::int64_t>(bytes.size());
     }
     if (!has_body_) return;
-    if (body_.empty()) progress_ns_ = session_.host_.now();
     body_.append(bytes);
     session_.stream_bytes_ += bytes.size();
     writable_due_ = true;
@@ -98,7 +96,7 @@ void H2Stream::send_body(std::string_view bytes) {
 void H2Stream::finish() {
     if (dead()) return;
     if (!head_sent_ || (remaining_ > 0 && has_body_)) return abort();
-    finished_ = true;
+    state_ = State::kFinished;
     finished_ns_ = discard_ns_ = session_.host_.now();
     pause_body(false);  // what still comes is dropped, with the window open
     if (deferred_) {
@@ -111,7 +109,7 @@ void H2Stream::finish() {
 
 void H2Stream::abort() {
     if (dead()) return;
-    aborted_ = true;
+    state_ = State::kAborted;
     session_.stream_bytes_ -= body_.size();
     body_.clear();
     nghttp2_submit_rst_stream(session_.session_, NGHTTP2_FLAG_NONE, id_, NGHTTP2_INTERNAL_ERROR);
@@ -120,10 +118,10 @@ void H2Stream::abort() {
 }
 
 void H2Stream::pause_body(bool paused) {
-    if (paused_ == paused || closed_) return;
+    if (paused_ == paused || is_gone()) return;
     paused_ = paused;
     if (paused) return;
-    body_clock_.start(session_.host_.now());
+    body_clock_.start(session_.host_.now(), session_.limits_);
     if (unconsumed_ > 0) {
         nghttp2_session_consume_stream(session_.session_, id_, unconsumed_);
         unconsumed_ = 0;

@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <memory>
 
-#include "wire/body_clock.h"
 #include "wire/byte_queue.h"
 #include "wire/http.h"
+#include "wire/pace.h"
 
 namespace zerohop::wire {
 
@@ -35,7 +35,14 @@ class H2Stream final : public Responder {
     // lost).
     static constexpr std::int64_t kHoldAbove = 4 * 1024 * 1024;  // bytes
 
-    bool dead() const { return finished_ || aborted_ || closed_; }
+    enum class State {
+        kOpen,      // the answer goes on
+        kFinished,  // it is complete; its bytes may still wait
+        kAborted,   // given up: RST_STREAM is on its way
+        kClosed,    // the client is gone, or nghttp2 has forgotten the stream
+    };
+    bool dead() const { return state_ != State::kOpen; }  // for its exchange
+    bool is_gone() const { return state_ == State::kAborted || state_ == State::kClosed; }
     void submit_head(const ResponseHead& head);
     void on_body_progress();  // body bytes came, or its end
     void release_held();
@@ -56,11 +63,11 @@ class H2Stream final : public Responder {
     bool head_sent_ = false;
     bool has_body_ = true;
     bool deferred_ = false;  // nghttp2 waits for nghttp2_session_resume_data
-    bool finished_ = false;
-    bool aborted_ = false;
-    bool closed_ = false;  // nghttp2 has forgotten the stream
+    State state_ = State::kOpen;
     bool writable_due_ = false;
-    MonoNs progress_ns_ = 0;  // the response moved, or had nothing to move
+    bool paced_ = false;  // body_ waits since an earlier tick
+    Pace pace_;
+    std::size_t taken_ = 0;  // bytes with the kernel that pace_ does not know of
 
     std::int64_t owed_ = -1;                   // declared body bytes still to come
     std::unique_ptr<ResponseHead> held_head_;  // see kHoldAbove

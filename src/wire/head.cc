@@ -40,6 +40,23 @@ bool iequals(std::string_view a, std::string_view b) {
     });
 }
 
+// "http://host:port/path" (RFC 9112 §3.2.2): the target's authority is the one that counts, the
+// host header is only checked. HTTP/2 has :authority instead.
+void split_absolute_target(RequestHead& head) {
+    if (head.protocol != Protocol::kHttp11) return;
+    for (const std::string_view scheme : {"http://", "https://"}) {
+        if (!iequals(std::string_view(head.target).substr(0, scheme.size()), scheme)) continue;
+        const std::size_t path =
+            std::min(head.target.find_first_of("/?", scheme.size()), head.target.size());
+        head.authority = head.target.substr(scheme.size(), path - scheme.size());
+        // Without a host it is no such target: refused as it came.
+        if (head.authority.empty()) return;
+        head.target.erase(0, path);
+        if (!head.target.starts_with('/')) head.target.insert(0, "/");
+        return;
+    }
+}
+
 std::optional<WireError> check_target(const RequestHead& head, const Limits& limits) {
     if (head.method.size() > kMethodBytes || !is_token(head.method))
         return WireError{400, "The request method is not valid."};
@@ -60,11 +77,14 @@ std::optional<WireError> take_host(RequestHead& head) {
         if (h.name != "host") continue;
         if (seen) return WireError{400, "There must be exactly one host header."};
         seen = true;
+        if (!std::ranges::all_of(h.value, is_host_char))
+            return WireError{400, "The host is not valid."};
         if (head.authority.empty()) head.authority = h.value;
-        if (!iequals(head.authority, h.value))
+        if (head.protocol == Protocol::kHttp2 && !iequals(head.authority, h.value))
             return WireError{400, "The host header and :authority differ."};
     }
-    if (head.authority.empty()) return WireError{400, "The host header is missing or empty."};
+    if (head.authority.empty() || (head.protocol == Protocol::kHttp11 && !seen))
+        return WireError{400, "The host header is missing or empty."};
     if (!std::ranges::all_of(head.authority, is_host_char))
         return WireError{400, "The host is not valid."};
     return std::nullopt;
@@ -110,6 +130,7 @@ void drop_connection_fields(RequestHead& head) {
 }  // namespace
 
 std::optional<WireError> finish_head(RequestHead& head, const Limits& limits, bool chunked) {
+    split_absolute_target(head);
     if (auto bad = check_target(head, limits)) return bad;
     if (head.headers.size() > limits.header_count)
         return WireError{431, fmt::format("More than {} header fields.", limits.header_count)};

@@ -31,7 +31,7 @@ enum class Protocol : std::uint8_t { kHttp11, kHttp2 };
 struct RequestHead {
     std::string method;     // as sent, upper case by convention
     std::string target;     // origin form: raw path and query
-    std::string authority;  // Host or :authority
+    std::string authority;  // Host or :authority; of an absolute target its own
     std::vector<Header> headers;
     Protocol protocol = Protocol::kHttp11;
     bool tls = false;

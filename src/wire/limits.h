@@ -15,8 +15,8 @@ struct Limits {
     std::size_t target_bytes = 8 * 1024;     // path and query; beyond it: 414
     std::int64_t head_ms = 15'000;           // first to last byte of a head; beyond it: 408
     std::int64_t body_idle_ms = 30'000;      // silence within a body (not while paused): 408
-    std::int64_t body_grace_ms = 10'000;     // before body_min_rate is looked at
-    std::int64_t body_min_rate = 500;        // bytes per second, average since the body began
+    std::int64_t body_ms = 120'000;          // first to last byte of a body; beyond it: 408
+    std::int64_t min_rate = 256;             // bytes per second of a body or of an answer (pace.h)
     std::int64_t idle_ms = 400'000;          // no request on a connection (> 5 min: JVM pools)
     std::size_t pipeline_bytes = 64 * 1024;  // h1: read ahead of the answer in progress
     std::size_t chunk_overhead = 16 * 1024;  // h1: one chunk's extension, or all trailers
@@ -25,9 +25,9 @@ struct Limits {
     std::size_t linger_bytes = 64 * 1024 * 1024;
     std::int64_t linger_ms = 30'000;      // in total
     std::int64_t linger_idle_ms = 5'000;  // without a byte
-    // A stream whose peer takes nothing for this long while bytes wait is given up (h2); the
-    // connection's own limit is net::Limits::write_window_ms.
-    std::int64_t stream_stall_ms = 60'000;
+    // A peer that takes nothing for this long while bytes wait for it, or less than min_rate
+    // (pace.h), is given up: the stream where its window is shut (h2), else the connection.
+    std::int64_t write_stall_ms = 60'000;
 
     std::uint32_t h2_streams = 256;                       // concurrent, per connection
     std::int32_t h2_stream_window = 1024 * 1024;          // bytes

@@ -72,6 +72,8 @@ class Session {
     // Bytes held in memory for this connection (both directions).
     virtual std::size_t buffered() const = 0;
     virtual std::size_t exchanges() const = 0;
+    // Answers of which bytes wait for the peer: each has to be taken at Limits::min_rate.
+    virtual std::size_t answers_waiting() const = 0;
 };
 
 // HTTP/2's client preface (RFC 9113 §3.4).
