@@ -28,7 +28,9 @@ class AnsweredExchange final : public wire::Exchange {
     std::unique_ptr<Admission> admission_;
 };
 
-bool is_loopback(std::string_view peer) { return peer.starts_with("127.") || peer == "::1"; }
+bool is_local(std::string_view peer) {
+    return peer.starts_with("127.") || peer == "::1" || peer == "unix";
+}
 
 void append_stats(std::string& body, const ServedModel& model) {
     const EngineStats stats = model.engine->stats_approx();
@@ -261,7 +263,7 @@ void Service::answer_health(RouteId id, std::string_view peer, wire::Responder& 
     if (!options_.is_ready())
         return answer_json(responder, context, 503, R"({"status":"starting"})");
     // How busy the models are is the operator's to see, not any client's: on this machine only.
-    if (!is_loopback(peer)) return answer_json(responder, context, 200, R"({"status":"ready"})");
+    if (!is_local(peer)) return answer_json(responder, context, 200, R"({"status":"ready"})");
     std::string body = R"({"status":"ready","models":[)";
     for (const ServedModel& model : catalog_.models()) {
         if (!body.ends_with('[')) body += ',';

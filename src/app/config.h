@@ -82,6 +82,7 @@ struct Config {
         std::vector<std::string> listen_tls = {"127.0.0.1:8443"};
         std::int64_t io_threads = 0;
         std::int64_t drain_s = 30;
+        std::string socket_mode = "0600";
         bool reuse_port = false;
         std::string access_log;
     } server;

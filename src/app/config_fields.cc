@@ -21,7 +21,7 @@ const std::vector<Field<Config>>& config_fields() {
         {"server.listen",
          "address:port",
          "Clear-text listeners: HTTP/1.1 and HTTP/2 with prior knowledge. Port 0 takes a free one; "
-         "\"fd:3\" a socket handed over by systemd.",
+         "\"unix:/run/zerohop.sock\" is a unix socket, \"fd:3\" a socket handed over by systemd.",
          0,
          kMax,
          {},
@@ -47,9 +47,18 @@ const std::vector<Field<Config>>& config_fields() {
          86'400,
          {},
          ZH_FIELD(server.drain_s)},
+        {"server.socket_mode",
+         "octal",
+         "Mode of the unix sockets that are listened on. Without API keys only their owner may be "
+         "let in: \"0600\".",
+         0,
+         0,
+         {},
+         ZH_FIELD(server.socket_mode)},
         {"server.reuse_port",
          "",
-         "Share the ports with another zerohop process (SO_REUSEPORT), to upgrade without a gap.",
+         "Share the ports with another zerohop process (SO_REUSEPORT), and take over its unix "
+         "sockets, to upgrade without a gap.",
          0,
          0,
          {},

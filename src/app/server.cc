@@ -40,10 +40,32 @@ sigset_t handled_signals() {
     return set;
 }
 
-Result<net::ListenerOptions> listener_of(const std::string& text, bool tls, bool reuse_port) {
+Status listen_on_path(std::string_view path, const std::string& mode,
+                      net::ListenerOptions& options) {
+    if (!path.starts_with('/'))
+        return fail(
+            Code::kInvalidRequest, "config",
+            fmt::format("\"unix:{}\" must name a whole path: unix:/run/zerohop.sock", path));
+    options.path = path;
+    const char* const end = mode.data() + mode.size();
+    const auto [at, ec] = std::from_chars(mode.data(), end, options.mode, 8);
+    if (ec == std::errc() && at == end && options.mode <= 0777) return {};
+    return fail(Code::kInvalidRequest, "config",
+                fmt::format("server.socket_mode is \"{}\", but must be an octal mode such as "
+                            "\"0600\" or \"0660\"",
+                            mode));
+}
+
+Result<net::ListenerOptions> listener_of(const std::string& text, bool tls,
+                                         const Config::Server& server) {
     net::ListenerOptions options;
     options.tls = tls;
-    options.reuse_port = reuse_port;
+    options.reuse_port = server.reuse_port;
+    if (text.starts_with("unix:")) {
+        Status s = listen_on_path(std::string_view(text).substr(5), server.socket_mode, options);
+        if (!s) return std::unexpected(s.error());
+        return options;
+    }
     if (text.starts_with("fd:")) {
         const auto [end, ec] =
             std::from_chars(text.data() + 3, text.data() + text.size(), options.inherited_fd);
@@ -70,13 +92,16 @@ Result<net::ListenerOptions> listener_of(const std::string& text, bool tls, bool
     if (port > 65'535 || address.empty())
         return fail(Code::kInvalidRequest, "config",
                     fmt::format("\"{}\" is no address to listen on: write ADDRESS:PORT, e.g. "
-                                "127.0.0.1:8080 or [::1]:8080",
+                                "127.0.0.1:8080 or [::1]:8080, or unix:/PATH",
                                 text));
     options.port = static_cast<std::uint16_t>(port);
     return options;
 }
 
-bool is_loopback(const net::ListenerOptions& listener) {
+// Whether only this machine, or of a unix socket only its owner, gets to it.
+bool is_private(const net::ListenerOptions& listener) {
+    if (listener.inherited_fd >= 0) return false;
+    if (!listener.path.empty()) return (listener.mode & 0077) == 0;
     return listener.address.starts_with("127.") || listener.address == "::1";
 }
 
@@ -84,14 +109,14 @@ Result<std::vector<net::ListenerOptions>> listeners_of(const Config& config, boo
     std::vector<net::ListenerOptions> listeners;
     for (const bool tls : {false, true}) {
         for (const std::string& text : tls ? config.server.listen_tls : config.server.listen) {
-            Result<net::ListenerOptions> listener =
-                listener_of(text, tls, config.server.reuse_port);
+            Result<net::ListenerOptions> listener = listener_of(text, tls, config.server);
             if (!listener) return std::unexpected(listener.error());
-            if (!has_keys && (listener->inherited_fd >= 0 || !is_loopback(*listener)))
+            if (!has_keys && !is_private(*listener))
                 return fail(Code::kInvalidRequest, "config",
                             fmt::format("{} can be reached by others, but there are no API keys: "
                                         "make one (`zerohop "
-                                        "key create --workspace NAME`), or listen on 127.0.0.1",
+                                        "key create --workspace NAME`), or listen on 127.0.0.1 "
+                                        "or a unix socket of mode 0600",
                                         text));
             listeners.push_back(std::move(*listener));
         }

@@ -162,7 +162,7 @@ void add_ask_command(CLI::App& app, int& exit_code) {
     ask->add_option(
         "--model", options->model,
         "Model id at the server (default: its first), or a .gguf file to ask without a server");
-    ask->add_option("--url", options->url, "The server's clear-text address")
+    ask->add_option("--url", options->url, "The server's clear-text address, or unix:PATH")
         ->capture_default_str();
     ask->add_option("--key", options->key, "API key")->envname("ZEROHOP_API_KEY");
     ask->add_option("--system", options->system, "System prompt");

@@ -88,7 +88,8 @@ void add_reload(CLI::App& config, int& exit_code) {
         "reload", "Tell a running server to read its configuration, keys and certificate again");
     auto url = std::make_shared<std::string>("http://127.0.0.1:8080");
     auto key = std::make_shared<std::string>();
-    command->add_option("--url", *url, "The server's clear-text address")->capture_default_str();
+    command->add_option("--url", *url, "The server's clear-text address, or unix:PATH")
+        ->capture_default_str();
     command->add_option("--key", *key, "API key of an admin (zerohop key create --admin)")
         ->envname("ZEROHOP_API_KEY");
     command->footer(

@@ -2,9 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <boost/asio/connect.hpp>
+#include <boost/asio/generic/stream_protocol.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/local/stream_protocol.hpp>
 #include <boost/beast/core.hpp>
 #include <boost/beast/http.hpp>
 #include <nlohmann/json.hpp>
@@ -15,7 +16,21 @@ namespace {
 namespace asio = boost::asio;
 namespace http = boost::beast::http;
 
-Result<HttpReply> read_reply(asio::ip::tcp::socket& socket,
+using Socket = asio::generic::stream_protocol::socket;
+
+void connect_to(const Url& url, asio::io_context& io, Socket& socket,
+                boost::system::error_code& ec) {
+    if (!url.socket.empty()) {
+        socket.connect(asio::local::stream_protocol::endpoint(url.socket), ec);
+        return;
+    }
+    for (const auto& entry : asio::ip::tcp::resolver(io).resolve(url.host, url.port, ec)) {
+        socket.close(ec);
+        if (!socket.connect(entry.endpoint(), ec)) return;
+    }
+}
+
+Result<HttpReply> read_reply(Socket& socket,
                              const std::function<void(std::string_view)>& on_piece) {
     boost::beast::flat_buffer buffer;
     http::response_parser<http::buffer_body> parser;
@@ -53,6 +68,11 @@ Result<Url> parse_url(std::string_view text) {
         return fail(
             Code::kInvalidRequest, "cli",
             "https is not spoken here: use the clear-text address, e.g. http://127.0.0.1:8080");
+    if (text.starts_with("unix:")) {
+        url.socket = text.substr(5);
+        url.host = "localhost";
+        return url;
+    }
     if (text.starts_with("http://")) text.remove_prefix(7);
     const std::size_t slash = text.find('/');
     if (slash != std::string_view::npos) {
@@ -76,15 +96,12 @@ Result<HttpReply> http_call(const Url& url, std::string_view method, std::string
                             const std::function<void(std::string_view)>& on_piece) {
     try {
         asio::io_context io;
-        asio::ip::tcp::resolver resolver(io);
-        asio::ip::tcp::socket socket(io);
+        Socket socket(io);
         boost::system::error_code ec;
-        const auto endpoints = resolver.resolve(url.host, url.port, ec);
-        if (!ec) asio::connect(socket, endpoints, ec);
+        connect_to(url, io, socket, ec);
         if (ec)
-            return fail(
-                Code::kUnavailable, "cli",
-                fmt::format("no server answers at {}:{} ({})", url.host, url.port, ec.message()));
+            return fail(Code::kUnavailable, "cli",
+                        fmt::format("no server answers at {} ({})", url.address(), ec.message()));
         http::request<http::string_body> request;
         request.method_string(method);
         request.target(url.prefix + std::string(path));

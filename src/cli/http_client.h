@@ -16,9 +16,12 @@ struct Url {
     std::string host = "127.0.0.1";
     std::string port = "8080";
     std::string prefix;  // path in front of /v1
+    std::string socket;  // path of a unix socket, instead of host and port
+    std::string address() const { return socket.empty() ? host + ":" + port : "unix:" + socket; }
 };
 
-// "http://host:port/prefix"; https is refused with words (use curl, or the clear-text port).
+// "http://host:port/prefix" or "unix:/path"; https is refused with words (use curl, or the
+// clear-text port).
 Result<Url> parse_url(std::string_view text);
 
 struct HttpReply {

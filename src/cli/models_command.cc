@@ -47,7 +47,8 @@ void add_models_command(CLI::App& app, int& exit_code) {
     auto url = std::make_shared<std::string>("http://127.0.0.1:8080");
     auto key = std::make_shared<std::string>();
     auto as_json = std::make_shared<bool>(false);
-    models->add_option("--url", *url, "The server's clear-text address")->capture_default_str();
+    models->add_option("--url", *url, "The server's clear-text address, or unix:PATH")
+        ->capture_default_str();
     models->add_option("--key", *key, "API key")->envname("ZEROHOP_API_KEY");
     models->add_flag("--json", *as_json, "Print the server's answer as it is");
     models->footer("Example:\n  zerohop models --url http://127.0.0.1:8080");

@@ -8,6 +8,8 @@
 #include <netinet/tcp.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -29,6 +31,7 @@ constexpr int kBacklog = 4096;  // the kernel caps it at net.core.somaxconn
 constexpr int kAcceptsPerTurn = 64;
 constexpr std::int64_t kRestMs = 100;  // after running out of descriptors
 constexpr int kFirstActivationFd = 3;  // sd_listen_fds(3)
+constexpr const char* kUnixPeer = "unix";
 
 struct SocketAddress {
     sockaddr_storage storage{};
@@ -63,7 +66,7 @@ std::pair<std::string, std::uint16_t> name_of(const SocketAddress& address) {
         inet_ntop(AF_INET, &v4->sin_addr, text, sizeof text);
         return {text, ntohs(v4->sin_port)};
     }
-    if (address.storage.ss_family != AF_INET6) return {"unix", 0};
+    if (address.storage.ss_family != AF_INET6) return {kUnixPeer, 0};
     const auto* v6 = reinterpret_cast<const sockaddr_in6*>(&address.storage);
     if (IN6_IS_ADDR_V4MAPPED(&v6->sin6_addr)) {
         inet_ntop(AF_INET, &v6->sin6_addr.s6_addr[12], text, sizeof text);
@@ -71,6 +74,14 @@ std::pair<std::string, std::uint16_t> name_of(const SocketAddress& address) {
         inet_ntop(AF_INET6, &v6->sin6_addr, text, sizeof text);
     }
     return {text, ntohs(v6->sin6_port)};
+}
+
+// Clients of a unix socket are counted by user.
+std::string user_key(int fd) {
+    ucred user{};
+    socklen_t size = sizeof user;
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &user, &size) != 0) return kUnixPeer;
+    return fmt::format("{} {}", kUnixPeer, user.uid);
 }
 
 std::string why(int error) {
@@ -96,6 +107,54 @@ Result<Listening> describe(int fd, bool tls) {
     return Listening{.fd = fd, .tls = tls, .address = std::move(address), .port = port};
 }
 
+std::unexpected<Error> cannot_listen(const std::string& path, std::string_view reason) {
+    return fail(Code::kUnavailable, kOrigin, fmt::format("cannot listen on {}: {}", path, reason));
+}
+
+// Why there may be no socket of ours at `path`; empty: there may.
+std::string_view taken_by(const std::string& path, const sockaddr_un& address) {
+    struct stat info{};
+    if (::lstat(path.c_str(), &info) != 0) return {};
+    if (!S_ISSOCK(info.st_mode)) return "there is a file of that name, which is no socket";
+    const int fd = ::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    const int rv = ::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address);
+    const bool used = rv == 0 || errno != ECONNREFUSED;
+    ::close(fd);
+    return used ? "another process listens there" : std::string_view{};
+}
+
+// Made beside its place and renamed into it, so that nobody meets it before it listens with its
+// mode, and a predecessor's is replaced in one step.
+Result<Listening> listen_on_path(const ListenerOptions& options) {
+    const std::string beside = options.path + ".new";
+    sockaddr_un at{}, now{};
+    at.sun_family = now.sun_family = AF_UNIX;
+    if (beside.size() >= sizeof at.sun_path)
+        return fail(Code::kInvalidRequest, kOrigin,
+                    fmt::format("{}: a socket's path may have {} bytes at most", options.path,
+                                sizeof at.sun_path - 5));
+    options.path.copy(at.sun_path, options.path.size());
+    beside.copy(now.sun_path, beside.size());
+    const std::string_view taken = taken_by(options.path, at);
+    if (!taken.empty() && !(options.reuse_port && taken.starts_with("another")))
+        return cannot_listen(options.path, taken);
+    ::unlink(beside.c_str());
+    const int fd = ::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    struct stat info{};
+    if (fd >= 0 && ::bind(fd, reinterpret_cast<const sockaddr*>(&now), sizeof now) == 0 &&
+        ::chmod(beside.c_str(), options.mode) == 0 && ::listen(fd, kBacklog) == 0 &&
+        ::stat(beside.c_str(), &info) == 0 && ::rename(beside.c_str(), options.path.c_str()) == 0)
+        return Listening{.fd = fd,
+                         .tls = options.tls,
+                         .reuse_port = options.reuse_port,
+                         .address = "unix:" + options.path,
+                         .path = options.path,
+                         .inode = info.st_ino};
+    const int error = errno;
+    if (fd >= 0) ::close(fd);
+    return cannot_listen(options.path, std::strerror(error));
+}
+
 }  // namespace
 
 Result<Listening> open_listener(const ListenerOptions& options) {
@@ -107,6 +166,7 @@ Result<Listening> open_listener(const ListenerOptions& options) {
                 fmt::format("inherited descriptor {}: {}", options.inherited_fd, why(errno)));
         return describe(options.inherited_fd, options.tls);
     }
+    if (!options.path.empty()) return listen_on_path(options);
     const auto address = parse_address(options.address, options.port);
     if (!address)
         return fail(Code::kInvalidRequest, kOrigin,
@@ -158,7 +218,7 @@ Acceptor::Acceptor(ServerState& state, std::vector<std::unique_ptr<Worker>>& wor
       reserve_fd_(::open("/dev/null", O_RDONLY | O_CLOEXEC)) {}
 
 Acceptor::~Acceptor() {
-    if (listening_.fd >= 0) ::close(listening_.fd);
+    close_socket();
     if (reserve_fd_ >= 0) ::close(reserve_fd_);
 }
 
@@ -172,8 +232,10 @@ void Acceptor::hand_over() {
     if (!listening_.reuse_port || listening_.fd < 0) return close();
     sock_filter second[] = {BPF_STMT(BPF_RET | BPF_K, 1)};
     const sock_fprog program = {.len = 1, .filter = second};
-    if (setsockopt(listening_.fd, SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, &program, sizeof program) !=
-        0)
+    const bool shared =
+        listening_.path.empty();  // a successor's unix socket is in the place of ours
+    if (shared && setsockopt(listening_.fd, SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, &program,
+                             sizeof program) != 0)
         log_warn("net", "cannot steer connections to a successor: {}", why(errno));
     state_.handing_over.fetch_add(1, std::memory_order_relaxed);
     workers_.front()->loop().after(kHandoverMs, [self = shared_from_this()] {
@@ -185,6 +247,15 @@ void Acceptor::hand_over() {
 void Acceptor::close() {
     if (listening_.fd < 0) return;
     watch_.forget();
+    close_socket();
+}
+
+void Acceptor::close_socket() {
+    if (listening_.fd < 0) return;
+    struct stat info{};
+    if (!listening_.path.empty() && ::stat(listening_.path.c_str(), &info) == 0 &&
+        info.st_ino == listening_.inode)
+        ::unlink(listening_.path.c_str());
     ::close(std::exchange(listening_.fd, -1));
 }
 
@@ -211,7 +282,7 @@ void Acceptor::on_ready(std::uint32_t) {
 
 void Acceptor::deal(int fd, const std::string& address) {
     const Limits& limits = state_.limits;
-    std::string key = address_key(address);
+    std::string key = address == kUnixPeer ? user_key(fd) : address_key(address);
     const bool room = state_.connections.load(std::memory_order_relaxed) <
                           static_cast<std::int64_t>(limits.connections) &&
                       state_.buffered.load(std::memory_order_relaxed) <

@@ -22,6 +22,8 @@ struct ListenerOptions {
     bool tls = false;
     bool reuse_port = false;  // SO_REUSEPORT: a successor may listen beside us
     int inherited_fd = -1;    // already listening (socket activation); address is ignored
+    std::string path;         // of a unix socket, when not empty; address and port are ignored
+    unsigned mode = 0600;     // of that path
 };
 
 struct Listening {
@@ -30,10 +32,13 @@ struct Listening {
     bool reuse_port = false;
     std::string address;  // as bound, without port
     std::uint16_t port = 0;
+    std::string path;         // of a unix socket that we made: removed at the end, if it
+    std::uint64_t inode = 0;  // is still this one
 };
 
 // Errors: kInvalidRequest for what is no address, kUnavailable with the reason in words (in use,
-// not permitted, not an address of this machine).
+// not permitted, not an address of this machine). A unix socket that nobody listens on any more is
+// replaced; one that is in use only with reuse_port: newcomers are ours then.
 Result<Listening> open_listener(const ListenerOptions& options);
 
 // The descriptors systemd passed (LISTEN_PID, LISTEN_FDS), empty when none are for this process.
@@ -61,6 +66,7 @@ class Acceptor : public std::enable_shared_from_this<Acceptor>, private Watcher 
     void wait();
     void deal(int fd, const std::string& address);
     void out_of_descriptors();
+    void close_socket();
 
     ServerState& state_;
     std::vector<std::unique_ptr<Worker>>& workers_;

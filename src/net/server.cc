@@ -16,6 +16,7 @@
 namespace zerohop::net {
 
 std::string BoundAddress::url() const {
+    if (port == 0) return address;  // a unix socket
     const bool v6 = address.find(':') != std::string::npos;
     return fmt::format("{}://{}{}{}:{}", tls ? "https" : "http", v6 ? "[" : "", address,
                        v6 ? "]" : "", port);

@@ -28,10 +28,10 @@ struct ServerOptions {
 };
 
 struct BoundAddress {
-    std::string address;
+    std::string address;  // "unix:/path" with port 0, or an address
     std::uint16_t port = 0;
     bool tls = false;
-    std::string url() const;  // "https://127.0.0.1:8443"
+    std::string url() const;  // "https://127.0.0.1:8443", "unix:/path"
 };
 
 // Readings of counters other threads write: each is right, together they may not add up.
