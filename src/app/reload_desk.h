@@ -29,7 +29,7 @@ class ReloadDesk {
             const std::lock_guard lock(mutex_);
             if (!closed_ && waiting_.size() < kMaxWaiting) {
                 waiting_.push_back(std::move(done));
-                kill(getpid(), SIGHUP);  // blocked everywhere; the control thread takes it
+                kill(getpid(), SIGHUP);  // app::Signals takes it
                 return;
             }
             if (!closed_)

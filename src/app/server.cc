@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <signal.h>
 
 #include <algorithm>
 #include <atomic>
@@ -29,16 +28,7 @@ namespace {
 // What running answers may still take to leave after their engine was stopped.
 constexpr std::int64_t kFlushNs = 2 * kNsPerSec;
 // How often the control thread looks at the key file and lets reservations lapse.
-constexpr long kTickNs = 500'000'000;
-
-sigset_t handled_signals() {
-    sigset_t set;
-    sigemptyset(&set);
-    sigaddset(&set, SIGTERM);
-    sigaddset(&set, SIGINT);
-    sigaddset(&set, SIGHUP);
-    return set;
-}
+constexpr MonoNs kTickNs = kNsPerSec / 2;
 
 Status listen_on_path(std::string_view path, const std::string& mode,
                       net::ListenerOptions& options) {
@@ -173,7 +163,7 @@ struct Server::Parts {
     Status start_api();
     Status start_net();
     bool has_successor() const;
-    void drain();
+    void drain(const Signals& signals);
     api::ReloadOutcome reload(const Reread& reread);
     Status take_up(const Config& fresh);
 };
@@ -269,7 +259,7 @@ bool Server::Parts::has_successor() const {
            std::ranges::any_of(config.server.listen_tls, handed);
 }
 
-void Server::Parts::drain() {
+void Server::Parts::drain(const Signals& signals) {
     for (const auto& done : reloads.close())
         done(fail(Code::kUnavailable, "app", "the server is shutting down"));
     draining = !has_successor();
@@ -278,24 +268,12 @@ void Server::Parts::drain() {
     log_info("app", "draining: {} running, at most {} s (a second signal ends at once)",
              stats.exchanges, config.server.drain_s);
     const MonoNs deadline = mono_now() + config.server.drain_s * kNsPerSec;
-    const sigset_t set = handled_signals();
-    const timespec no_wait{};
-    bool hurry = false;
-    while (!hurry && mono_now() < deadline) {
+    while (!signals.hurry() && mono_now() < deadline)
         if (net->wait_drained(std::min(deadline, mono_now() + kNsPerSec / 5)) == 0) break;
-        const int signal = sigtimedwait(&set, nullptr, &no_wait);
-        hurry = signal == SIGTERM || signal == SIGINT;
-    }
     for (auto& engine : engines) engine->drain();
     for (auto& engine : engines) engine->stop();  // what still runs gets its error event
-    if (!hurry) net->wait_drained(mono_now() + kFlushNs);
+    if (!signals.hurry()) net->wait_drained(mono_now() + kFlushNs);
     net->stop();
-}
-
-void block_signals() {
-    const sigset_t set = handled_signals();
-    pthread_sigmask(SIG_BLOCK, &set, nullptr);
-    signal(SIGPIPE, SIG_IGN);
 }
 
 Result<std::string> default_model(const Config& config) {
@@ -374,18 +352,17 @@ api::ReloadOutcome Server::Parts::reload(const Reread& reread) {
     return fail(Code::kInvalidRequest, "config", std::move(broken));
 }
 
-int Server::run_until_signal(const Reread& reread) {
-    const sigset_t set = handled_signals();
-    const timespec tick{.tv_sec = 0, .tv_nsec = kTickNs};
+int Server::run_until_signal(Signals& signals, const Reread& reread) {
+    signals.serving();
     for (;;) {
-        const int signal = sigtimedwait(&set, nullptr, &tick);
+        const Signals::Event event = signals.wait(kTickNs);
         parts_->admission->tick(mono_now());
-        if (signal == SIGHUP) {
+        if (event == Signals::Event::kReload) {
             const std::vector<ReloadDesk::Done> waiting = parts_->reloads.take();
             const api::ReloadOutcome outcome = parts_->reload(reread);
             for (const auto& done : waiting) done(outcome);
-        } else if (signal == SIGTERM || signal == SIGINT) {
-            parts_->drain();
+        } else if (event == Signals::Event::kStop) {
+            parts_->drain(signals);
             log_info("app", "stopped");
             return 0;
         }

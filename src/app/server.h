@@ -15,11 +15,9 @@
 
 #include "app/config.h"
 #include "app/models.h"
+#include "app/signals.h"
 
 namespace zerohop::app {
-
-// Blocks SIGTERM, SIGINT and SIGHUP for this and all later threads, ignores SIGPIPE. Call it first.
-void block_signals();
 
 // The GGUF file that `./dev run` fetched, when nothing names a model. Error: says how to name one.
 Result<std::string> default_model(const Config& config);
@@ -38,7 +36,7 @@ class Server {
     // POST /v1/config/reload, reloads the certificate, the keys, and of the configuration what
     // Field::reloads marks; what is broken, or needs a restart, is logged (and told to who asked)
     // and leaves in force what was.
-    int run_until_signal(const Reread& reread);
+    int run_until_signal(Signals& signals, const Reread& reread);
 
   private:
     Server();

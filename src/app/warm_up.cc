@@ -2,16 +2,14 @@
 
 #include <fmt/format.h>
 
-#include <cerrno>
 #include <chrono>
-#include <cstring>
-#include <fstream>
-#include <iterator>
 #include <thread>
+#include <utility>
 #include <variant>
 
 #include "api/cache_request.h"
 #include "api/ids.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "request/stream.h"
 
@@ -19,6 +17,8 @@ namespace zerohop::app {
 namespace {
 
 constexpr auto kPoll = std::chrono::milliseconds(1);
+// Nobody else asks yet: a prompt that waits for so long while nothing runs does not fit.
+constexpr MonoNs kStandstillNs = 30 * kNsPerSec;
 
 Result<Request> request_of(const WarmUpConfig& warm_up, const Config& config) {
     Request request;
@@ -29,11 +29,9 @@ Result<Request> request_of(const WarmUpConfig& warm_up, const Config& config) {
     request.received_ns = mono_now();
     std::string text = warm_up.prompt;
     if (!warm_up.file.empty()) {
-        std::ifstream file(warm_up.file, std::ios::binary);
-        text.assign(std::istreambuf_iterator<char>(file), {});
-        if (!file)
-            return fail(Code::kInvalidRequest, "config",
-                        fmt::format("{}: cannot be read ({})", warm_up.file, std::strerror(errno)));
+        Result<std::string> read = read_file(warm_up.file, "config");
+        if (!read) return std::unexpected(read.error());
+        text = std::move(*read);
     }
     if (!warm_up.system.empty())
         request.turns.push_back({.role = Role::kSystem, .parts = {warm_up.system}});
@@ -49,9 +47,18 @@ Result<Request> request_of(const WarmUpConfig& warm_up, const Config& config) {
 Result<Done> run(EnginePort& engine, const Request& request) {
     const auto stream = std::make_shared<Stream>(nullptr, nullptr);
     engine.submit(std::make_shared<const Request>(request), stream);
+    std::uint64_t steps = 0;
+    MonoNs moved_ns = mono_now();
     for (Event event;;) {
         if (!stream->try_pop(event)) {
             std::this_thread::sleep_for(kPoll);
+            const EngineStats stats = engine.stats_approx();
+            if (stats.running > 0 || stats.steps != std::exchange(steps, stats.steps))
+                moved_ns = mono_now();
+            if (mono_now() - moved_ns <= kStandstillNs) continue;
+            stream->cancel(CancelReason::kDeadline);
+            return fail(Code::kTimeout, "app",
+                        "it does not get on: there is no room for it beside the others");
         } else if (auto* const done = std::get_if<Done>(&event)) {
             return std::move(*done);
         } else if (auto* const failed = std::get_if<Failed>(&event)) {
@@ -80,7 +87,10 @@ void warm_up_all(const Config& config, const api::Catalog& catalog, const Progre
     for (const WarmUpConfig& warm_up : config.cache.warm_ups) {
         const auto share =
             static_cast<float>(at++) / static_cast<float>(config.cache.warm_ups.size());
-        if (progress) progress(fmt::format("{}: warming up", warm_up.model), share);
+        if (progress)
+            progress(fmt::format("{}: warming up, prompt {} of {}", warm_up.model, at,
+                                 config.cache.warm_ups.size()),
+                     share);
         const Result<Done> done = warm_up_one(warm_up, config, catalog);
         if (!done) {
             log_error("app",

@@ -4,36 +4,60 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 
 namespace zerohop::cli {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kFirst = 300ms, kEach = 200ms;              // of a bar
+constexpr auto kFirstLine = 2'000ms, kEachLine = 3'000ms;  // of lines
+
+}  // namespace
 
 ProgressBar::ProgressBar(std::string title)
-    : title_(std::move(title)), tty_(isatty(STDERR_FILENO) != 0) {}
+    : tty_(isatty(STDERR_FILENO) != 0), title_(std::move(title)), thread_([this] { run(); }) {}
 
 void ProgressBar::update(std::string_view what, float share) {
-    if (!what.empty() && what != title_) {
-        title_ = what;
-        last_tenth_ = -1;
+    const std::lock_guard lock(mutex_);
+    if (!what.empty()) title_ = what;
+    share_ = std::min(share, 1.0F);
+}
+
+void ProgressBar::run() {
+    std::unique_lock lock(mutex_);
+    const auto over = [this] { return over_; };
+    bool drawn = false;
+    for (auto pause = tty_ ? kFirst : kFirstLine; !ended_.wait_for(lock, pause, over);
+         pause = tty_ ? kEach : kEachLine) {
+        draw();
+        drawn = true;
     }
-    if (mono_now() - started_ < 300 * kNsPerMs) return;
-    share = std::clamp(share, 0.0F, 1.0F);
-    const int tenth = static_cast<int>(share * 10);
+    if (tty_ && drawn) fmt::print(stderr, "\r\033[K");
+}
+
+void ProgressBar::draw() const {
+    const MonoNs seconds = (mono_now() - started_) / kNsPerSec;
+    const std::string share = share_ < 0 ? "" : fmt::format("{:.0f} %", share_ * 100);
     if (tty_) {
-        const int filled = static_cast<int>(share * 30);
-        fmt::print(stderr, "\r\033[K[{}{}] {:3.0f} %  {}",
-                   std::string(static_cast<std::size_t>(filled), '#'),
-                   std::string(static_cast<std::size_t>(30 - filled), '.'), share * 100, title_);
-        drawn_ = true;
-    } else if (tenth != last_tenth_) {
-        fmt::print(stderr, "{}: {:.0f} %\n", title_, share * 100);
+        const auto filled = static_cast<std::size_t>(std::max(share_, 0.0F) * 30);
+        fmt::print(stderr, "\r\033[K[{}{}] {:>5}  {} ({} s)", std::string(filled, '#'),
+                   std::string(30 - filled, '.'), share, title_, seconds);
+    } else {
+        fmt::print(stderr, "{}: {}{}{} s\n", title_, share, share.empty() ? "" : ", ", seconds);
     }
-    last_tenth_ = tenth;
     std::fflush(stderr);
 }
 
 void ProgressBar::finish() {
-    if (drawn_) fmt::print(stderr, "\r\033[K");
-    drawn_ = false;
+    if (!thread_.joinable()) return;
+    {
+        const std::lock_guard lock(mutex_);
+        over_ = true;
+    }
+    ended_.notify_all();
+    thread_.join();
 }
 
 }  // namespace zerohop::cli

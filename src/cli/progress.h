@@ -1,9 +1,13 @@
-// A one-line progress bar on standard error: drawn on a terminal, a line every 10 % otherwise, and
-// not at all for what ends within 300 ms. Main thread only.
+// A one-line progress bar on standard error: drawn on a terminal after 0.3 s, else a line every few
+// seconds from the second one on. A thread of its own draws it, so that it tells that something
+// goes on also while nobody reports anything. update() and finish() are for the main thread.
 #pragma once
 
+#include <condition_variable>
+#include <mutex>
 #include <string>
 #include <string_view>
+#include <thread>
 
 #include "base/clock.h"
 
@@ -16,16 +20,22 @@ class ProgressBar {
     ProgressBar(const ProgressBar&) = delete;
     ProgressBar& operator=(const ProgressBar&) = delete;
 
-    // share in [0, 1]; `what` replaces the title when not empty.
+    // share in [0, 1], < 0 where it is unknown; `what` replaces the title when not empty.
     void update(std::string_view what, float share);
     void finish();  // clears the bar
 
   private:
+    void run();
+    void draw() const;
+
+    const MonoNs started_ = mono_now();
+    const bool tty_;
+    std::mutex mutex_;
+    std::condition_variable ended_;
     std::string title_;
-    MonoNs started_ = mono_now();
-    bool tty_;
-    bool drawn_ = false;
-    int last_tenth_ = -1;
+    float share_ = 0;
+    bool over_ = false;
+    std::thread thread_;
 };
 
 }  // namespace zerohop::cli

@@ -48,7 +48,7 @@ int run_serve(const ServeOptions& options) {
         return 2;
     }
     init_log(config->log.format, config->log.level);
-    app::block_signals();
+    app::Signals signals;  // in front of the server: its destructors may be interrupted
     Result<std::unique_ptr<app::Server>> server(nullptr);
     {
         ProgressBar progress("loading");
@@ -59,7 +59,7 @@ int run_serve(const ServeOptions& options) {
         fmt::print(stderr, "{}\n", server.error().detail);
         return 2;
     }
-    return (*server)->run_until_signal([&options] { return merge(options); });
+    return (*server)->run_until_signal(signals, [&options] { return merge(options); });
 }
 
 }  // namespace
@@ -77,7 +77,7 @@ void add_serve_command(CLI::App& app, int& exit_code) {
         ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
     serve
         ->add_option("--listen", options->listen,
-                     "Clear-text address:port; repeat for several [127.0.0.1:8080]")
+                     "Clear-text address:port, or unix:PATH; repeat for several [127.0.0.1:8080]")
         ->expected(1)
         ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
     serve
@@ -97,7 +97,8 @@ void add_serve_command(CLI::App& app, int& exit_code) {
         "create)\n"
         "  zerohop serve --model null:tokens=64,delay_ms=5=null --no-tls (scripted engine, for "
         "load tests)\n"
-        "Signals: SIGTERM drains and exits 0 (a second one at once), SIGHUP reloads the "
+        "Signals: SIGTERM drains and exits 0 (a second one, or one while it starts, at once), "
+        "SIGHUP reloads the "
         "certificate,\nthe keys and a part of the configuration, as `zerohop config reload` "
         "does (see its --help).\n"
         "Exit code 2: it could not start; the reason is the last line.");

@@ -119,6 +119,87 @@ def test_signals_end_it_cleanly(number):
     own.close()
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_while_starting_ends_it(number):
+    """Here in a warm-up; progress was shown by then."""
+    own = Server([{"id": NULL, "path": "null:prefill_ms=60000"}], tls=False, start=False,
+                 warm_ups=[{"model": NULL, "system": "wait for me"}])
+    own.log = open(own.log_path, "ab")
+    own.process = subprocess.Popen([binary(), "serve", "--config", own.config_path], stdout=own.log, stderr=own.log)
+    deadline = time.monotonic() + 20
+    while "warming up, prompt 1 of 1" not in own.log_path.read_text():
+        assert time.monotonic() < deadline and own.alive(), own.log_tail()
+        time.sleep(0.1)
+    own.process.send_signal(number)
+    assert own.process.wait(2) == 0
+    assert "stopped while starting" in own.log_path.read_text()
+    own.close()
+
+
+def test_pipes_in_place_of_files_hold_nothing_up(tmp_path):
+    """The control thread opens them at a reload, and must be there for the next signal."""
+    log = tmp_path / "access.log"
+    own = Server([null_model()], {"server.access_log": str(log)}, tls=False)
+    own.create_key()
+    for path in (own.key_file, log, own.config_path):
+        path.unlink()
+        os.mkfifo(path)
+    own.process.send_signal(signal.SIGHUP)
+    deadline = time.monotonic() + 10
+    while own.log_path.read_text().count("regular file") < 2 or "nobody reads this pipe" not in own.log_path.read_text():
+        assert time.monotonic() < deadline, own.log_tail()
+        time.sleep(0.1)
+    assert own.terminate(5) == 0
+    own.close()
+
+
+class UnixServer:
+    """`zerohop serve` without keys on a unix socket alone."""
+
+    def __init__(self, path, *args):
+        env = {**os.environ, "ZEROHOP_KEYS": str(path.parent / "none.json")}
+        self.process = subprocess.Popen([binary(), "serve", "--model", f"null:={NULL}", "--no-tls", "--listen",
+                                         f"unix:{path}", *args], stderr=subprocess.PIPE, text=True, env=env)
+        self.said = ""
+        while "listening on" not in self.said and (line := self.process.stderr.readline()):
+            self.said += line
+
+    def end(self, number=signal.SIGTERM):
+        self.process.send_signal(number)
+        self.said += self.process.communicate(timeout=10)[1]
+        return self.process.returncode
+
+
+def test_unix_socket(tmp_path):
+    path = tmp_path / "zerohop.sock"
+    own = UnixServer(path)
+    assert f"listening on unix:{path}" in own.said
+    assert path.stat().st_mode & 0o777 == 0o600
+    asked = zerohop("ask", "--url", f"unix:{path}", "--model", NULL, "null: tokens=3 text=one two three")
+    assert asked.returncode == 0 and "one two three" in asked.stdout, asked
+    other = UnixServer(path)
+    assert other.process.wait(5) == 2 and "another process listens there" in other.said
+    own.end(signal.SIGKILL)
+    assert path.exists()
+    own = UnixServer(path)  # replaces the stale one
+    assert zerohop("models", "--url", f"unix:{path}").returncode == 0
+    assert own.end() == 0 and not path.exists()
+
+
+def test_unix_socket_for_others_asks_for_keys(tmp_path):
+    config = tmp_path / "zerohop.toml"
+    config.write_text('[server]\nsocket_mode = "0660"\n')
+    own = UnixServer(tmp_path / "zerohop.sock", "--config", str(config))
+    assert own.process.wait(5) == 2 and "key" in own.said
+    config.write_text('[server]\nsocket_mode = "rw"\n')
+    own = UnixServer(tmp_path / "zerohop.sock", "--config", str(config))
+    assert own.process.wait(5) == 2 and "octal" in own.said
+    (tmp_path / "file").write_text("keep me")
+    own = UnixServer(tmp_path / "file")
+    assert own.process.wait(5) == 2 and "no socket" in own.said
+    assert (tmp_path / "file").read_text() == "keep me"
+
+
 def test_second_signal_ends_at_once():
     from lib.server import null_params
     from lib import wire
