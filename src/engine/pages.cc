@@ -2,7 +2,6 @@
 
 #include <ggml-backend-impl.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <cstring>
 #include <filesystem>
@@ -39,9 +38,8 @@ void free_buffer(ggml_backend_buffer_t buffer) {
 }
 
 void clear_buffer(ggml_backend_buffer_t buffer, std::uint8_t value) {
-    if (value == 0)
-        madvise(buffer->context, buffer->size, MADV_DONTNEED);
-    else
+    // Locked memory is not given back.
+    if (value != 0 || madvise(buffer->context, buffer->size, MADV_DONTNEED) != 0)
         std::memset(buffer->context, value, buffer->size);
 }
 
