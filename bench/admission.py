@@ -4,20 +4,17 @@
                                  admit_bench, auth_bench and engine_bench (Google Benchmark), built beside the binary if need be
     rps_null, added_p…_us        the null engine beside nginx (1 worker, TLS, h2, `return 200` of the same size),
                                  h2load against both in turn
-    high_ttft_ratio … overload_lost   the real model, 300-token prompts, keys of three workspaces
+    high_ttft_ratio … hostile_prompt_ratio   the real model, 300-token prompts, keys of several workspaces
 
-The last line is one JSON object. Keys that cannot be measured here are absent and named in "missing". With --out the
-figures so far are on disk at any moment, so an interrupted run is not lost. --budget-s bounds the whole: as many
-repetitions of the last group as fit, `n` says how many.
+The last line is one JSON object. Figures that cannot be had here are named in "missing", with the reason.
 """
-import argparse
 import asyncio
+import contextlib
 import json
 import os
 import pathlib
 import random
 import shutil
-import signal
 import statistics
 import subprocess
 import sys
@@ -28,19 +25,16 @@ import urllib.request
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from client import messages  # noqa: E402
 from process import Process, free_port  # noqa: E402
-from serve import Figures, unrelated_prompt  # noqa: E402
-from stats import figure, machine, percentile, report  # noqa: E402
+from runner import Figures, parser, run, say  # noqa: E402
+from sides import unrelated_prompt  # noqa: E402
+from stats import figure, percentile, verdict  # noqa: E402
 
 PROMPT_TOKENS = 300
 
 
-def say(text):
-    print(f"  {text}", file=sys.stderr, flush=True)
-
-
 # --- nanoseconds ---------------------------------------------------------------------------------
 def micro(args, out):
-    folder = pathlib.Path(args.binary).parent
+    folder = args.binary.parent
     programs = ("admit_bench", "auth_bench", "engine_bench")
     if not all((folder / p).exists() for p in programs):
         say("building " + ", ".join(programs))
@@ -91,8 +85,7 @@ http {{
     location / {{ default_type application/json; return 200 "{answer}"; }}
   }}
 }}""")
-    process = Process([shutil.which("nginx") or "/usr/sbin/nginx", "-c", folder / "nginx.conf", "-p", folder], plain, "/",
-                      folder / "nginx.log")
+    process = Process([shutil.which("nginx") or "/usr/sbin/nginx", "-c", folder / "nginx.conf", "-p", folder], plain, "/")
     process.tls_port = port
     return process
 
@@ -122,7 +115,7 @@ level = "warn"
 id = "null"
 path = "null:tokens=1,slots=256,queue=1000"
 """)
-    process = Process([args.binary, "serve", "--config", config], port, "/readyz", folder / "zerohop.log")
+    process = Process([args.binary, "serve", "--config", config], port, "/readyz")
     process.tls_port = tls_port
     return process
 
@@ -143,6 +136,8 @@ def load(port, body, headers, connections, requests, folder):
 
 
 def whole_path(args, out):
+    if not shutil.which("h2load") or not (shutil.which("nginx") or os.path.exists("/usr/sbin/nginx")):
+        raise RuntimeError("h2load or nginx is not installed")
     with tempfile.TemporaryDirectory(prefix="zerohop-bench-") as name:
         folder = pathlib.Path(name)
         keys, certificate = Keys(args.binary, folder), development_certificate(folder)
@@ -221,7 +216,7 @@ async def ttfts(ask, n, gap_s, limit_s=20):
             values.append(answer.ttft)
         await asyncio.sleep(gap_s)
     if not values:
-        raise SystemExit("high_ttft_ratio: no high-priority request was answered")
+        raise RuntimeError("no high-priority request was answered")
     return values
 
 
@@ -239,7 +234,7 @@ async def low_extra(server, secrets, args, rng):
     async with Crowd(asker(server, secrets["a"], rng, 16), args.slots) as crowd:
         await asyncio.sleep(args.window_s)
     if not crowd.answers:
-        raise SystemExit("low_extra_ms: nothing was answered within --window-s; make it longer")
+        raise RuntimeError("nothing was answered within --window-s; make it longer")
     rate = 0.8 * len(crowd.answers) / args.window_s
     times = {"low": [], "normal": []}
 
@@ -256,94 +251,197 @@ async def low_extra(server, secrets, args, rng):
 
 
 async def throughput_beside(server, secrets, args, rng, others):
+    """Requests/s of a workspace with 4 in flight. One that ran over the window's edge counts by its share of time in it."""
     async with Crowd(asker(server, secrets["b"], rng), others):
         await asyncio.sleep(2)
-        pieces = []
-        async with Crowd(asker(server, secrets["a"], rng, on_delta=pieces.append), 4):
-            await asyncio.sleep(args.window_s / 2)  # a crowd that came first has every slot: until they have ended
-            before = len(pieces)
-            await asyncio.sleep(2 * args.window_s)  # a request takes seconds: few would end in a short window
-            return (len(pieces) - before) / (2 * args.window_s)
+        async with Crowd(asker(server, secrets["a"], rng), 4, awaited=True) as crowd:
+            await asyncio.sleep(args.window_s)  # a crowd that came first has every slot: until they have ended
+            begin = time.monotonic()
+            await asyncio.sleep(3 * args.window_s)
+            end = time.monotonic()
+    inside = [(min(a.end, end) - max(a.start, begin)) / (a.end - a.start) for a in crowd.answers if a.complete]
+    return sum(x for x in inside if x > 0) / (end - begin)
 
 
-async def overload(server, secrets, args, rng):
+async def overloaded(server, secrets, args, rng):
     async with Crowd(asker(server, secrets["b"], rng), 10 * args.slots, awaited=True) as crowd:
         await asyncio.sleep(args.overload_s)
     lost = [a for a in crowd.answers if not a.proper()]
-    return {"lost": len(lost), "target": 0, "met": not lost, "answers": len(crowd.answers),
+    return {"lost": len(lost), **verdict(len(lost), 0, "lower"), "answers": len(crowd.answers),
             "refused": sum(a.status != 200 for a in crowd.answers), "seconds": args.overload_s,
             "examples": [f"{a.status} {a.error}" for a in lost[:3]]}
 
 
-def waiting(args, out):
+@contextlib.contextmanager
+def real_server(args):
+    """(server, secrets of the workspaces a and b, a generator of prompts)"""
+    if not args.gguf:
+        raise RuntimeError("no --gguf")
     with tempfile.TemporaryDirectory(prefix="zerohop-bench-") as name:
         folder = pathlib.Path(name)
-        keys, rng = Keys(args.binary, folder), random.Random(args.seed)
+        keys = Keys(args.binary, folder)
         secrets = {w: keys.create(w) for w in "ab"}
         config = folder / "zerohop.toml"
         config.write_text(f'[auth]\nkey_file = "{keys.path}"\n[log]\nlevel = "warn"\n[[model]]\nid = "bench"\n'
                           f'path = "{args.gguf}"\nmax_sequences = {args.slots}\n')
         port = free_port()
-        with Process([args.binary, "serve", "--config", config, "--listen", f"127.0.0.1:{port}", "--no-tls"], port, "/readyz",
-                     folder / "zerohop.log") as server:
-            ratios, extra, fair = [], [], []
-            longest = 0
-            for rep in range(args.reps):
-                began = time.monotonic()
-                if rep > 0 and began + longest + args.overload_s + 10 > args.until:
-                    say(f"{rep} repetitions: --budget-s leaves no time for more")
-                    break
-                ratios.append(asyncio.run(high_beside_low(server, secrets, args, rng)))
-                out["high_ttft_ratio"] = figure(ratios, 1.5, "lower")
-                say(f"high/unloaded {ratios[-1]:.2f}")
-                extra.append(asyncio.run(low_extra(server, secrets, args, rng)))
-                out["low_extra_ms"] = figure(extra, 100, "lower", 1)
-                say(f"low extra {extra[-1]:.0f} ms")
-                many, few = ((64, 4) if rep % 2 == 0 else (4, 64))
-                got = {n: asyncio.run(throughput_beside(server, secrets, args, rng, n)) for n in (many, few)}
-                if got[4] == 0:
-                    raise SystemExit("fair_ratio: nothing was answered within --window-s; make it longer")
-                fair.append(got[64] / got[4])
-                say(f"fair {fair[-1]:.2f}")
-                longest = max(longest, time.monotonic() - began)
-                out["fair_ratio"] = figure(fair, 0.9)
-            out["overload_lost"] = asyncio.run(overload(server, secrets, args, rng))
+        with Process([args.binary, "serve", "--config", config, "--listen", f"127.0.0.1:{port}", "--no-tls"], port,
+                     "/readyz") as server:
+            yield server, secrets, random.Random(args.seed)
+
+
+def repeated(once, name, *figure_args):
+    """A group of one figure: the value of `once` in each repetition."""
+    def group(args, out):
+        values = []
+        with real_server(args) as (server, secrets, rng):
+            for _ in range(args.reps):
+                values.append(asyncio.run(once(server, secrets, args, rng)))
+                out[name] = figure(values, *figure_args)
+                say(f"{name} {values[-1]:.2f}")
+    return group
+
+
+def fair(args, out):
+    ratios, rates = [], {64: [], 4: []}
+    with real_server(args) as (server, secrets, rng):
+        for rep in range(args.reps):
+            for others in ((64, 4) if rep % 2 == 0 else (4, 64)):
+                rates[others].append(asyncio.run(throughput_beside(server, secrets, args, rng, others)))
+            if rates[4][-1] == 0:
+                raise RuntimeError("nothing was answered within --window-s; make it longer")
+            ratios.append(rates[64][-1] / rates[4][-1])
+            say(f"fair {ratios[-1]:.3f}")
+            out["fair_ratio"] = {**figure(ratios, 0.95), "requests_s": {k: round(statistics.median(v), 3) for k, v in rates.items()}}
+
+
+def overload(args, out):
+    with real_server(args) as (server, secrets, rng):
+        out["overload_lost"] = asyncio.run(overloaded(server, secrets, args, rng))
+
+
+# --- beside clients that mean harm ---------------------------------------------------------------
+class Hostile:
+    """bench/hostile.py, of workspace b. `counts` afterwards: how its requests ended."""
+
+    def __init__(self, what, server, secrets):
+        self.child = subprocess.Popen([sys.executable, pathlib.Path(__file__).with_name("hostile.py"), what, "--port",
+                                       str(server.port), "--key", secrets["b"]], stdin=subprocess.PIPE,
+                                      stdout=subprocess.PIPE, text=True)
+
+    def __enter__(self):
+        if self.child.stdout.readline() != "ready\n":
+            raise RuntimeError("bench/hostile.py did not start")
+        return self
+
+    def __exit__(self, *_):
+        line, _ = self.child.communicate()
+        self.counts = json.loads(line or "{}")
+
+
+async def patient_ttft(ask, limit_s):
+    """Until the first token, asking again when refused; `limit_s` if there was none by then."""
+    began = time.monotonic()
+    while time.monotonic() - began < limit_s:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(limit_s - (time.monotonic() - began)):
+                answer = await ask()
+                if answer.ttft is not None:
+                    return answer.start + answer.ttft - began
+        await asyncio.sleep(0.2)
+    return limit_s
+
+
+def hostile_clients(args, out):
+    """P99 time to first token of a client of another workspace: alone, and from when the hostile ones have begun to work."""
+    ratios, raw, ended = [], {"alone": [], "beside": [], "worst": [], "samples": []}, []
+
+    async def waits(ask):
+        values, until = [], time.monotonic() + 2.5 * args.patience_s
+        while len(values) < args.hostile_samples and time.monotonic() < until:
+            values.append(await patient_ttft(ask, args.patience_s))
+        return values
+    for rep in range(args.hostile_reps):
+        with real_server(args) as (server, secrets, rng):
+            ask = asker(server, secrets["a"], rng, 8)
+            asyncio.run(ttfts(ask, 5, 0))
+            alone = asyncio.run(waits(ask))
+            with Hostile("occupy", server, secrets) as hostile:
+                time.sleep(args.hostile_settle_s)
+                beside = asyncio.run(waits(ask))
+        for key, value in (("alone", percentile(alone, 0.99)), ("beside", percentile(beside, 0.99)), ("worst", max(beside)),
+                           ("samples", len(beside))):
+            raw[key].append(round(value, 3))
+        ratios.append(raw["beside"][-1] / raw["alone"][-1])
+        ended.append(hostile.counts)
+        say(f"hostile {ratios[-1]:.2f} {raw}")
+        out["hostile_ratio"] = {**figure(ratios, 2, "lower"), "ttft_s": raw,
+                                "hostile_requests_ended": ended}
+
+
+async def gaps(server, secret, rng, seconds, patience_s):
+    """Times between two tokens of streams, one after the other; a stream that brings none for long is left, and counts so."""
+    values, until = [], time.monotonic() + seconds
+    while time.monotonic() < until:
+        times, began = [], time.monotonic()
+        ask = asker(server, secret, rng, 400, on_delta=lambda answer: times.append(answer.deltas[-1]))
+        running = asyncio.create_task(ask())
+        while not running.done():
+            await asyncio.wait({running}, timeout=1)
+            silent = time.monotonic() - (times[-1] if times else began)
+            if silent > patience_s:
+                running.cancel()
+                values.append(silent)
+                break
+        await asyncio.gather(running, return_exceptions=True)
+        values += [b - a for a, b in zip(times, times[1:])]
+        if not times:
+            await asyncio.sleep(0.2)
+    return values
+
+
+def hostile_prompts(args, out):
+    """Inter-token P99 of a stream: alone, and beside clients that send 32 MiB of what is costly to parse."""
+    ratios, raw, ended = [], {"alone": [], "beside": [], "worst": []}, []
+    with real_server(args) as (server, secrets, rng):
+        asyncio.run(gaps(server, secrets["a"], rng, 2, args.patience_s))
+        for rep in range(args.hostile_reps):
+            alone = asyncio.run(gaps(server, secrets["a"], rng, args.window_s, args.patience_s))
+            with Hostile("prompts", server, secrets) as hostile:
+                beside = asyncio.run(gaps(server, secrets["a"], rng, 3 * args.window_s, args.patience_s))
+            for key, value in (("alone", percentile(alone, 0.99)), ("beside", percentile(beside, 0.99)), ("worst", max(beside))):
+                raw[key].append(round(1000 * value, 1))
+            ratios.append(raw["beside"][-1] / raw["alone"][-1])
+            ended.append(hostile.counts)
+            say(f"hostile prompts {ratios[-1]:.2f} {raw}")
+            out["hostile_prompt_ratio"] = {**figure(ratios, 2, "lower"), "gap_ms": raw, "hostile_requests_ended": ended}
+
+
+GROUPS = [(("head_decision_p50_ns", "head_decision_p99_ns", "token_first_ns", "token_again_ns", "handoff_p50_ns",
+            "handoff_asleep_p50_ns"), micro),
+          (("rps_null", "added_p99_us", "added_p50_us"), whole_path),
+          (("high_ttft_ratio",), repeated(high_beside_low, "high_ttft_ratio", 1.5, "lower")),
+          (("low_extra_ms",), repeated(low_extra, "low_extra_ms", 100, "lower", 1)),
+          (("fair_ratio",), fair),
+          (("hostile_ratio",), hostile_clients),
+          (("hostile_prompt_ratio",), hostile_prompts),
+          (("overload_lost",), overload)]
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--binary", required=True, help="zerohop; admit_bench and auth_bench are looked for beside it")
-    parser.add_argument("--gguf", help="without it only the first two groups are measured")
-    parser.add_argument("--reps", type=int, default=5)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--requests", type=int, default=8_000, help="of one h2load run")
-    parser.add_argument("--slots", type=int, default=8, help="sequences of the real model")
-    parser.add_argument("--samples", type=int, default=20, help="high-priority requests of one repetition")
-    parser.add_argument("--window-s", type=float, default=8)
-    parser.add_argument("--overload-s", type=float, default=60)
-    parser.add_argument("--budget-s", type=float, default=780, help="for everything")
-    parser.add_argument("--out", help="file to keep the figures in as they come")
-    parser.add_argument("--micro", action=argparse.BooleanOptionalAction, default=True, help="the nanosecond figures")
-    parser.add_argument("--json", action="store_true", help="one JSON object as the last line, nothing else")
-    args, _ = parser.parse_known_args()
-    args.binary = os.path.abspath(args.binary)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    args.until = time.monotonic() + args.budget_s
-    out = Figures(args.out)
-    out.update({"bench": "admission", "machine": machine(), "missing": []})
-    if args.micro:
-        micro(args, out)
-    else:
-        out["missing"].append("head_decision_*, token_*, handoff_*: --no-micro")
-    if shutil.which("h2load") and (shutil.which("nginx") or os.path.exists("/usr/sbin/nginx")):
-        whole_path(args, out)
-    else:
-        out["missing"].append("rps_null, added_p99_us: h2load or nginx is not installed")
-    if args.gguf:
-        waiting(args, out)
-    else:
-        out["missing"].append("high_ttft_ratio, low_extra_ms, fair_ratio, overload_lost: no --gguf")
-    report(out, args.json)
+    p = parser(__doc__)
+    p.add_argument("--requests", type=int, default=8_000, help="of one h2load run")
+    p.add_argument("--slots", type=int, default=8, help="sequences of the real model")
+    p.add_argument("--samples", type=int, default=20, help="high-priority requests of one repetition")
+    p.add_argument("--window-s", type=float, default=8)
+    p.add_argument("--overload-s", type=float, default=60)
+    p.add_argument("--hostile-reps", type=int, default=3)
+    p.add_argument("--hostile-samples", type=int, default=100, help="requests of the normal client, alone and beside")
+    p.add_argument("--hostile-settle-s", type=float, default=5, help="from the hostile clients' start to the first of them")
+    p.add_argument("--patience-s", type=float, default=60, help="beside hostile clients: what brings nothing so long counts as that")
+    args = p.parse_args()
+    args.binary = pathlib.Path(args.binary).absolute()
+    run(Figures("admission", args), args, GROUPS)
 
 
 if __name__ == "__main__":

@@ -1,13 +1,10 @@
 """./dev bench cache: prefix cache, drafts and warm-up beside llama-server (prompt cache on), same run.
 
 Keys and targets: docs/benchmarks.md. Prompts are new for every repetition, so "cold" is cold for both."""
-import argparse
 import asyncio
 import json
-import os
 import pathlib
 import random
-import signal
 import statistics
 import subprocess
 import sys
@@ -15,11 +12,11 @@ import time
 import urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from client import messages  # noqa: E402
-from process import llama_server, zerohop  # noqa: E402
-from serve import WORDS, Figures, Side, best_peer_flags, check, interleaved  # noqa: E402
-from stats import figure, machine, percentile, report  # noqa: E402
+from runner import Figures, parser, run, say  # noqa: E402
+from sides import WORDS, check, interleaved, ours, pair, peer_flags, peer_with  # noqa: E402
+from stats import figure, percentile, verdict  # noqa: E402
 
+CHANGING_LINE = "x-anthropic-billing-header:"
 NAMES = "Alma Boris Chen Dora Emil Fatima Goran Hana Igor Jana Kofi Lena Milan Nora Omar Petra".split()
 CITIES = "Lisbon Oslo Vienna Porto Gdansk Lyon Turin Ghent Malmo Bergen Graz Bilbao".split()
 
@@ -54,8 +51,7 @@ def extraction_prompt(rng, template_tokens=200):
 
 
 def counters(side):
-    stats = side.process.get_json("/readyz")["models"][0]
-    return stats
+    return side.process.get_json("/readyz")["models"][0]
 
 
 async def eight_shared(side, system, rng):
@@ -79,16 +75,16 @@ async def shared_cold(side, rng):
     return (await eight_shared(side, system_prompt(rng, 950), rng))[:2]
 
 
-async def agents(side, rng):
-    """4 agents, 10 turns each, one 3,000-token system prompt behind a line that changes on every call."""
+async def agents(side, rng, turns):
+    """4 agents, one 3,000-token system prompt behind a line that changes on every call."""
     body = "You are an agent with tools.\n" + " ".join(rng.choice(WORDS) for _ in range(2550))
 
     async def agent(number):
         own = random.Random(rng.randrange(10**9) + number)
         history = []
-        for turn in range(10):
+        for turn in range(turns):
             history.append({"role": "user", "content": f"Agent {number} turn {turn}: " + question(own)})
-            line = f"x-anthropic-billing-header: cc_version={own.randrange(10**6)}; cch={own.randrange(10**9):x};\n"
+            line = f"{CHANGING_LINE} cc_version={own.randrange(10**6)}; cch={own.randrange(10**9):x};\n"
             answer = await side.ask(history[-1]["content"], 24, system=line + body, history=history[:-1])
             check(answer, side)
             history.append({"role": "assistant", "content": "".join(answer.text).strip() or "ok"})
@@ -138,110 +134,131 @@ def warm_up(side, system):
         return json.load(reply)
 
 
-def compare_caches(args, out, ours, theirs):
-    with ours, theirs:
-        for name, once in (("shared", shared_warm), ("shared_cold", shared_cold)):
-            runs = asyncio.run(interleaved(name, [ours, theirs], args.reps, args.seed, once))
-            ttft = [b[0] / a[0] for a, b in zip(runs["ours"], runs["peer"])]
-            wall = [b[1] / a[1] for a, b in zip(runs["ours"], runs["peer"])]
-            cold = name == "shared_cold"
-            out[f"{name}_ttft_ratio"] = figure(ttft, 3.5 if cold else 15)
-            out[f"{name}_wall_ratio"] = figure(wall, 4 if cold else 10)
-            out[f"{name}_raw_s"] = {k: [[round(x, 3) for x in r] for r in v] for k, v in runs.items()}
-        computed = []
+# --- the groups --------------------------------------------------------------------------------------
+
+def shared(args, out):
+    with pair(args, out) as sides:
+        for name, once, ttft, wall in (("shared", shared_warm, 15, 12), ("shared_cold", shared_cold, 3.5, 4)):
+            rows = interleaved(name, sides, args.reps, args.seed, once, out)
+            out[f"{name}_ttft_ratio"] = figure([r["peer"][0] / r["ours"][0] for r in rows], ttft)
+            out[f"{name}_wall_ratio"] = figure([r["peer"][1] / r["ours"][1] for r in rows], wall)
+            out[f"{name}_raw_s"] = {k: [[round(x, 3) for x in r[k]] for r in rows] for k in rows[0]}
+
+
+def prefix_computed(args, out):
+    computed = []
+    with ours(args) as side:
         for rep in range(args.reps):
             rng = random.Random(f"computed {args.seed} {rep}")
             system = system_prompt(rng, 950)
-            before = counters(ours)["prompt_tokens_computed"]
-            *_, total = asyncio.run(eight_shared(ours, system, rng))
-            done = counters(ours)["prompt_tokens_computed"] - before
-            one = asyncio.run(ours.ask(".", 1, system=system))
+            before = counters(side)["prompt_tokens_computed"]
+            *_, total = asyncio.run(eight_shared(side, system, rng))
+            done = counters(side)["prompt_tokens_computed"] - before
+            one = asyncio.run(side.ask(".", 1, system=system))
             whole = sum(one.usage.get(k, 0) for k in ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"))
-            shared = whole - 10  # template tail and the question's one token
-            computed.append(done / (total - 7 * shared))
-        out["prefix_computed"] = figure(computed, 1.05, "lower")
-        jitter = {}
-        speedups = []
-        for side in (ours, theirs):
-            cold, again = asyncio.run(second_calls(side, random.Random(args.seed), 100))
-            p50, p90 = percentile(again, 0.5), percentile(again, 0.9)
-            jitter[side.name] = round((p90 - p50) / p50, 3)
+            shared_tokens = whole - 10  # template tail and the question's one token
+            computed.append(done / (total - 7 * shared_tokens))
+    out["prefix_computed"] = figure(computed, 1.05, "lower")
+
+
+def second_call(args, out):
+    speedups, jitter = [], {"peer": None}
+
+    def measure(side, repeats, name):
+        return asyncio.run(second_calls(side, random.Random(name), repeats))
+    with ours(args) as side:
         for rep in range(args.reps):
-            cold, again = asyncio.run(second_calls(ours, random.Random(f"second {rep}"), 3))
+            cold, again = measure(side, 3, f"second {rep}")
             speedups.append(cold / statistics.median(again))
-        out["second_call_speedup"] = figure(speedups, 5.1)
-        out["second_call_jitter"] = {"median": jitter["ours"], "peer": jitter["peer"], "target": 0.15, "met": jitter["ours"] <= 0.15}
-        savings = []
+        jitter["ours"] = spread(measure(side, 100, args.seed)[1])
+    try:
+        with peer_with(args, peer_flags(args, out)) as side:
+            jitter["peer"] = spread(measure(side, 100, args.seed)[1])
+    except (RuntimeError, OSError) as e:
+        out.note_failure("peer", "second_call_jitter", e)
+    out["second_call_speedup"] = figure(speedups, 5.1)
+    out["second_call_jitter"] = {"median": jitter["ours"], "peer": jitter["peer"], **verdict(jitter["ours"], 0.15, "lower")}
+
+
+def spread(times):
+    p50 = percentile(times, 0.5)
+    return round((percentile(times, 0.9) - p50) / p50, 3)
+
+
+def warm_up_saving(args, out):
+    savings = []
+    with ours(args) as side:
         for rep in range(args.reps):
             rng = random.Random(f"warm {args.seed} {rep}")
-            cold = asyncio.run(ours.ask(question(rng), 16, system=system_prompt(rng, 950)))
+            cold = asyncio.run(side.ask(question(rng), 16, system=system_prompt(rng, 950)))
             system = system_prompt(rng, 950)
-            warm_up(ours, system)
-            warm = asyncio.run(ours.ask(question(rng), 16, system=system))
+            warm_up(side, system)
+            warm = asyncio.run(side.ask(question(rng), 16, system=system))
             savings.append(1 - (warm.end - warm.start) / (cold.end - cold.start))
-        out["warmup_saving"] = figure(savings, 0.62)
-        # No warm-up: one repetition takes the peer five minutes (3,000 tokens on each of 40 calls).
-        runs = {"ours": [], "peer": []}
-        for rep in range(args.agent_reps):
-            for side in ((ours, theirs) if rep % 2 == 0 else (theirs, ours)):
-                runs[side.name].append(asyncio.run(agents(side, random.Random(f"agents {args.seed} {rep}"))))
-            print(f"  agents {rep + 1}/{args.agent_reps}", file=sys.stderr, flush=True)
-        out["agent_ratio"] = figure([b / a for a, b in zip(runs["ours"], runs["peer"])], 2)
-        out["agent_s"] = {k: round(statistics.median(v), 2) for k, v in runs.items()}
+    out["warmup_saving"] = figure(savings, 0.62)
 
 
-def compare_drafts(args, out, ours, without):
-    with ours, without:
-        structure, drafts, worst = [], [], []
+def agent_ratios(args, out):
+    """Beside the same peer runs: ours told to drop the line that changes, and ours told to keep it."""
+    def once(side, rng):
+        return agents(side, rng, args.agent_turns)
+    config = "[cache]\ndrop_lines = {}\n".format
+    dropping = ours(args, config(f'["{CHANGING_LINE}"]'))
+    keeping = ours(args, config("[]"), "keeping")
+    with peer_with(args, peer_flags(args, out)) as theirs, dropping, keeping:
+        # No warm-up: one repetition takes the peer minutes, as it computes 3,000 tokens on each call.
+        rows = interleaved("agents", [dropping, keeping, theirs], args.agent_reps, args.seed, once, out, warm_up=False)
+    out["agent_ratio"] = {**figure([r["peer"] / r["ours"] for r in rows], 2), "turns": args.agent_turns}
+    out["agent_ratio_keeping_lines"] = {**figure([r["peer"] / r["keeping"] for r in rows]), "turns": args.agent_turns}
+    out["agent_s"] = {k: round(statistics.median(r[k] for r in rows), 2) for k in rows[0]}
+
+
+def drafts(args, out):
+    structure, gain, worst = [], [], []
+    off = "[cache]\nprefix = false\ndrafts = false\n"
+    with ours(args) as with_drafts, ours(args, off, "without") as without:
         for rep in range(args.reps):
-            pair = {}
-            for side in (ours, without):
+            took = {}
+            for side in (with_drafts, without):
                 rng = random.Random(f"structure {args.seed} {rep}")
                 asyncio.run(templated(side, rng, 600, 64, 2))
-                pair[side.name] = asyncio.run(templated(side, rng, 600, 64, 5))[0]
-            structure.append(pair["without"] / pair["ours"])
-            for side in (ours, without):
-                pair[side.name] = asyncio.run(templated(side, random.Random(f"drafts {args.seed} {rep}"), 200, 96, 20))[1]
-            drafts.append(pair["ours"] / pair["without"])
-            for side in ((ours, without) if rep % 2 else (without, ours)):
-                pair[side.name] = asyncio.run(prose_rate(side, random.Random(f"prose {args.seed} {rep}"), 6))
-            worst.append(pair["ours"] / pair["without"])
-            print(f"  drafts {rep + 1}/{args.reps}", file=sys.stderr, flush=True)
-        out["structure_speedup"] = figure(structure, 4.8)
-        out["draft_speedup"] = figure(drafts, 2.0)
-        out["draft_worst"] = figure(worst, 0.98)
+                took[side.name] = asyncio.run(templated(side, rng, 600, 64, 5))[0]
+            structure.append(took["without"] / took["ours"])
+            for side in (with_drafts, without):
+                took[side.name] = asyncio.run(templated(side, random.Random(f"drafts {args.seed} {rep}"), 200, 96, 20))[1]
+            gain.append(took["ours"] / took["without"])
+            for side in ((with_drafts, without) if rep % 2 else (without, with_drafts)):
+                took[side.name] = asyncio.run(prose_rate(side, random.Random(f"prose {args.seed} {rep}"), 6))
+            worst.append(took["ours"] / took["without"])
+            say(f"drafts {rep + 1}/{args.reps}")
+    out["structure_speedup"] = figure(structure, 4.8)
+    out["draft_speedup"] = figure(gain, 2.0)
+    out["draft_worst"] = figure(worst, 0.98)
+
+
+def bookkeeping(args, out):
+    if not args.bookkeeping:
+        raise RuntimeError("no --bookkeeping")
+    done = subprocess.run(args.bookkeeping, check=True, capture_output=True, text=True)
+    out.update(json.loads(done.stdout.strip().splitlines()[-1]))
+
+
+GROUPS = [(("shared_ttft_ratio", "shared_wall_ratio", "shared_cold_ttft_ratio", "shared_cold_wall_ratio"), shared),
+          (("prefix_computed",), prefix_computed),
+          (("second_call_speedup", "second_call_jitter"), second_call),
+          (("warmup_saving",), warm_up_saving),
+          (("structure_speedup", "draft_speedup", "draft_worst"), drafts),
+          (("mooncake_lru", "lookup_us"), bookkeeping),
+          (("agent_ratio", "agent_ratio_keeping_lines"), agent_ratios)]
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--binary", required=True)
-    parser.add_argument("--peer", required=True)
-    parser.add_argument("--gguf", required=True)
-    parser.add_argument("--cache", required=True)
-    parser.add_argument("--bookkeeping", help="bench_mooncake with its trace: prints mooncake_lru and lookup_us as JSON", nargs="+")
-    parser.add_argument("--reps", type=int, default=5)
-    parser.add_argument("--agent-reps", type=int, default=1)
-    parser.add_argument("--out", help="file that keeps what is measured so far")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--json", action="store_true")
-    args = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    out = Figures(args.out)
-    out.update({"bench": "cache", "machine": machine(), "repetitions": args.reps})
-    peer = best_peer_flags(args, pathlib.Path(args.cache))
-    out["peer_flags"] = " ".join(peer["flags"])
-    off = pathlib.Path(args.cache) / "bench-no-caches.toml"
-    off.write_text("[cache]\nprefix = false\ndrafts = false\n")
-    ours = Side("ours", lambda: zerohop(args.binary, f"{args.gguf}=bench"), "bench")
-    without = Side("without", lambda: zerohop(args.binary, f"{args.gguf}=bench", extra=["--config", str(off)]), "bench")
-    theirs = Side("peer", lambda: llama_server(args.peer, args.gguf, flags=peer["flags"]), "peer")
-    compare_caches(args, out, ours, theirs)
-    compare_drafts(args, out, ours, without)
-    if args.bookkeeping:
-        done = subprocess.run(args.bookkeeping, check=True, capture_output=True, text=True)
-        out.update(json.loads(done.stdout.strip().splitlines()[-1]))
-    out["machine"]["load_after"] = os.getloadavg()[0]
-    report(out, args.json)
+    p = parser(__doc__)
+    p.add_argument("--bookkeeping", help="bench_mooncake with its trace: prints mooncake_lru and lookup_us as JSON", nargs="+")
+    p.add_argument("--agent-reps", type=int, default=3)
+    p.add_argument("--agent-turns", type=int, default=4, help="of each agent")
+    args = p.parse_args()
+    run(Figures("cache", args), args, GROUPS)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ import os
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -16,19 +17,24 @@ def free_port():
 
 
 class Process:
-    def __init__(self, argv, port, ready_path, log):
+    def __init__(self, argv, port, ready_path, env=None):
         self.port = port
-        self.log = open(log, "ab")
+        self.log = tempfile.TemporaryFile()
         self.started = time.monotonic()
-        self.child = subprocess.Popen(argv, stdout=self.log, stderr=self.log, stdin=subprocess.DEVNULL)
+        self.child = subprocess.Popen(argv, stdout=self.log, stderr=self.log, stdin=subprocess.DEVNULL,
+                                      env={**os.environ, **(env or {})})
         self.pid = self.child.pid
-        self._wait_ready(ready_path, log)
+        try:
+            self._wait_ready(ready_path)
+        except RuntimeError:
+            self.stop()
+            raise
         self.start_s = time.monotonic() - self.started
 
-    def _wait_ready(self, path, log, limit_s=180):
+    def _wait_ready(self, path, limit_s=180):
         while time.monotonic() - self.started < limit_s:
             if self.child.poll() is not None:
-                raise RuntimeError(f"server ended with {self.child.returncode}; see {log}")
+                raise RuntimeError(f"server ended with {self.child.returncode}: {self.log_end()}")
             try:
                 with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=2) as reply:
                     if reply.status == 200:
@@ -36,7 +42,11 @@ class Process:
             except (urllib.error.URLError, OSError):
                 pass
             time.sleep(0.01)
-        raise RuntimeError(f"server not ready after {limit_s} s; see {log}")
+        raise RuntimeError(f"server not ready after {limit_s} s: {self.log_end()}")
+
+    def log_end(self):
+        self.log.seek(0)
+        return self.log.read()[-300:].decode(errors="replace").strip()
 
     def status(self, key):
         with open(f"/proc/{self.pid}/status") as f:
@@ -67,14 +77,14 @@ class Process:
         self.stop()
 
 
-def zerohop(binary, model, *, extra=(), tls_port=None, log="/dev/null"):
+def zerohop(binary, model, *, extra=(), tls_port=None, env=None):
     port = free_port()
     argv = [binary, "serve", "--model", model, "--listen", f"127.0.0.1:{port}", *extra]
     argv += ["--listen-tls", f"127.0.0.1:{tls_port}"] if tls_port else ["--no-tls"]
-    return Process(argv, port, "/readyz", log)
+    return Process(argv, port, "/readyz", env)
 
 
-def llama_server(binary, gguf, *, flags=(), log="/dev/null"):
+def llama_server(binary, gguf, *, flags=()):
     port = free_port()
     argv = [binary, "-m", gguf, "--host", "127.0.0.1", "--port", str(port), "--no-webui", *flags]
-    return Process(argv, port, "/health", log)
+    return Process(argv, port, "/health")

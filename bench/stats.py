@@ -1,6 +1,5 @@
 """Medians with 95 % intervals (bootstrap over repetitions), percentiles, and the machine's description."""
 import datetime
-import json
 import os
 import random
 import statistics
@@ -22,13 +21,16 @@ def median_ci(values, rounds=2000, seed=1):
 
 
 def figure(values, target=None, better="higher", digits=4):
-    """A JSON-ready figure; `met` is false only when the interval excludes the target."""
+    """A JSON-ready figure. `met` is the median's alone: how far the interval reaches says how sure that is."""
     mid, low, high = median_ci(values)
-    out = {"median": round(mid, digits), "ci95": [round(low, digits), round(high, digits)], "n": len(values)}
-    if target is not None:
-        out["target"] = target
-        out["met"] = high >= target if better == "higher" else low <= target
-    return out
+    return {"median": round(mid, digits), "ci95": [round(low, digits), round(high, digits)], "n": len(values),
+            **verdict(mid, target, better)}
+
+
+def verdict(value, target, better="higher"):
+    if target is None:
+        return {"better": better}
+    return {"better": better, "target": target, "met": value >= target if better == "higher" else value <= target}
 
 
 def machine():
@@ -41,11 +43,3 @@ def machine():
     return {"cpu": model, "cores": os.cpu_count(),
             "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
             "load_before": os.getloadavg()[0], "date": datetime.date.today().isoformat()}
-
-
-def report(out, as_json):
-    """The figures, one a line unless `as_json`; one JSON object as the last line in any case."""
-    if not as_json:
-        for key, value in out.items():
-            print(f"{key:24} {json.dumps(value)}")
-    print(json.dumps(out))
