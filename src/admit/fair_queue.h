@@ -61,6 +61,11 @@ class FairQueue {
     static constexpr MonoNs kLowDelay = 100 * kNsPerMs;
     static constexpr MonoNs kMaxOvertake = 2 * kNsPerSec;
     static constexpr int kHighInARow = 8;
+    // Both bought by simulation (eight slots, 100–500-token prompts, 4 in flight beside 64): the
+    // share that is left of what the 4 get beside 4 others. Credit: 0.90 with none, 0.94 with 256,
+    // 0.97 with 1,024, 0.99 from here on; more would only let one take more at once. Return: 0.89
+    // with none (WhoReturnsLaterLosesItsPlace), 0.99 with this; on loopback a client was back after
+    // 4–16 ms.
     static constexpr std::int64_t kMaxCredit = 2048;  // tokens
     static constexpr MonoNs kReturn = 20 * kNsPerMs;
 

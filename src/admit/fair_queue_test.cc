@@ -172,9 +172,9 @@ TEST(FairQueue, ComingOneAtATimeGainsNothing) {
     for (const auto& [name, tokens] : served) EXPECT_NEAR(tokens, 60'000, 600) << name;
 }
 
-// Eight slots. A keeps 4 requests in flight and thinks for a moment between two; B keeps `b`.
+// Eight slots. A keeps 4 requests in flight and thinks for `back` between two; B keeps `b`.
 // How many of A's end.
-int ended_of_a(int b, std::uint64_t seed) {
+int ended_of_a(int b, std::uint64_t seed, MonoNs back) {
     FairQueue q({.max_requests = 1000});
     std::mt19937 random(seed);
     std::multimap<MonoNs, std::string> running, coming;
@@ -199,25 +199,41 @@ int ended_of_a(int b, std::uint64_t seed) {
         const auto first = [](const auto& m) {
             return m.empty() ? std::numeric_limits<MonoNs>::max() : m.begin()->first;
         };
-        now = std::min(first(running), first(coming));
+        const MonoNs look =
+            q.kept(now) > 0 ? now + 10 * kNsPerMs : std::numeric_limits<MonoNs>::max();
+        now = std::min({first(running), first(coming), look});  // an engine looks at each step
         while (!running.empty() && running.begin()->first <= now) {
             ended += running.begin()->second == "a" ? 1 : 0;
             q.note_end(running.begin()->second, now);
-            coming.emplace(now + 5 * kNsPerMs, running.begin()->second);
+            coming.emplace(now + back, running.begin()->second);
             running.erase(running.begin());
         }
     }
     return ended;
 }
 
+double fair_ratio(std::uint64_t seed, MonoNs back) {
+    const double ratio = static_cast<double>(ended_of_a(64, seed, back)) /
+                         static_cast<double>(ended_of_a(4, seed, back));
+    std::printf("fair ratio %.3f\n", ratio);
+    return ratio;
+}
+
 // A crowd costs the others next to nothing: places are kept for who comes back at once.
 TEST(FairQueue, WhoKeepsFourInFlightKeepsFourPlacesBesideACrowd) {
     for (const std::uint64_t seed : {1, 2, 3}) {
-        const double ratio =
-            static_cast<double>(ended_of_a(64, seed)) / static_cast<double>(ended_of_a(4, seed));
-        std::printf("fair ratio %.3f\n", ratio);
+        const double ratio = fair_ratio(seed, 5 * kNsPerMs);
         EXPECT_GE(ratio, 0.95);
         EXPECT_LE(ratio, 1.01);
+    }
+}
+
+// What keeping them is worth: who comes later than that waits each time until another one ends.
+TEST(FairQueue, WhoReturnsLaterLosesItsPlace) {
+    for (const std::uint64_t seed : {1, 2, 3}) {
+        const double ratio = fair_ratio(seed, FairQueue::kReturn + 5 * kNsPerMs);
+        EXPECT_GE(ratio, 0.8);
+        EXPECT_LE(ratio, 0.95);
     }
 }
 
