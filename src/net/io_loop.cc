@@ -1,6 +1,5 @@
 #include "net/io_loop.h"
 
-#include <sched.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -18,15 +17,11 @@
 
 #include "base/check.h"
 #include "base/loop_inbox.h"
-#include "base/pause.h"
 
 namespace zerohop::net {
 namespace {
 
 constexpr int kEventsPerWait = 128;
-// Who was asked within this looks so long for the next request before it sleeps, and on the way for
-// the engine's answer: a wake-up costs tens of µs on a virtual machine (decision 0008).
-constexpr MonoNs kSoonNs = kNsPerMs;
 using Events = std::array<epoll_event, kEventsPerWait>;
 
 int make_eventfd() {
@@ -70,8 +65,6 @@ struct IoLoop::Impl {
     std::unordered_map<TimerId, std::int64_t> due;
     TimerId last_id = 0;
 
-    bool asked_soon = false;  // the last event of a descriptor came within kSoonNs
-
     int depth = 0;
     std::vector<std::shared_ptr<TurnEnd>> ends;
     std::unique_ptr<char[]> buffer;
@@ -81,8 +74,6 @@ struct IoLoop::Impl {
     void wake() noexcept;
     int wait(Events& events);
     int wait_at_most(Events& events, int timeout_ms) const;
-    int look(Events& events, MonoNs until) const;
-    int sleep(Events& events);
     int until_timer_ms() const;
     void drain_inbox();
     std::vector<std::function<void()>> take_posted();
@@ -131,29 +122,6 @@ int IoLoop::Impl::wait_at_most(Events& events, int timeout_ms) const {
 
 int IoLoop::Impl::wait(Events& events) {
     if (has_work()) return wait_at_most(events, 0);
-    const MonoNs began = mono_now();
-    int n = asked_soon && has_processor_to_spare() ? look(events, began + kSoonNs) : 0;
-    if (n == 0 && !has_work()) n = sleep(events);
-    // A signal that comes soon says nothing: the tokens of one step come together.
-    const bool asked = std::any_of(events.begin(), events.begin() + n,
-                                   [](const epoll_event& e) { return e.data.ptr != nullptr; });
-    if (mono_now() - began >= kSoonNs)
-        asked_soon = false;
-    else if (asked)
-        asked_soon = true;
-    return n;
-}
-
-// Until there is an event or work. Gives way to whoever wants the processor.
-int IoLoop::Impl::look(Events& events, MonoNs until) const {
-    while (true) {
-        const int n = wait_at_most(events, 0);
-        if (n > 0 || has_work() || mono_now() >= until) return n;
-        sched_yield();
-    }
-}
-
-int IoLoop::Impl::sleep(Events& events) {
     const int timeout_ms = until_timer_ms();
     sleeping.store(true);
     const int n = wait_at_most(events, has_work() ? 0 : timeout_ms);
