@@ -110,7 +110,7 @@ void hand_over(benchmark::State& state, bool sleeps) {
         auto job = std::make_unique<Job>();
         job->request = std::make_shared<Request>(*request);
         job->stream = std::make_shared<Stream>(nullptr, nullptr);
-        if (sleeps) std::this_thread::sleep_for(std::chrono::nanoseconds(2 * Wake::kSpinNs));
+        if (sleeps) std::this_thread::sleep_for(std::chrono::milliseconds(2));
         // Else the engine thread would still be freeing the last one.
         for (const MonoNs built = mono_now(); mono_now() - built < 20'000;) {
         }

@@ -10,9 +10,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Two threads that tell each other to look again, at intervals around those where wait() goes over
-// from looking to sleeping and back. A signal that is lost hangs the test.
-TEST(WakeTest, NoSignalIsLostBetweenLookingAndSleeping) {
+// Two threads that tell each other to look again, mostly while the other is about to sleep. A
+// signal that is lost hangs the test.
+TEST(WakeTest, NoSignalIsLostOnTheWayToSleep) {
     constexpr int kRounds = 3'000;
     Wake ask, answer;
     std::atomic<int> asked{0}, answered{0};
@@ -37,29 +37,23 @@ TEST(WakeTest, NoSignalIsLostBetweenLookingAndSleeping) {
     EXPECT_EQ(answered.load(), kRounds);
 }
 
-TEST(WakeTest, TimeoutEndsALookAndASleep) {
+TEST(WakeTest, TimeoutEndsASleep) {
     Wake wake;
     const auto waited = [&](std::int64_t ns) {
         const MonoNs since = mono_now();
         wake.wait(ns);
         return mono_now() - since;
     };
-    EXPECT_GE(waited(2'000'000), 1'900'000);  // asleep: no signal came before
+    EXPECT_GE(waited(2'000'000), 1'900'000);
     wake.signal();
-    wake.wait(-1);  // at once: from here on signals come soon
-    EXPECT_GE(waited(300'000), 300'000);
-    wake.signal();
-    wake.wait(-1);
-    EXPECT_GE(waited(3'000'000), 2'900'000);  // looks first, then sleeps
-    wake.signal();
-    EXPECT_LT(waited(60'000'000'000), 1'000'000'000);
+    EXPECT_LT(waited(60'000'000'000), 1'000'000'000);  // at once: a signal came before
+    EXPECT_GE(waited(300'000), 290'000);
     wake.signal();
     wake.wait(0);  // takes the signal
     EXPECT_GE(waited(2'000'000), 1'900'000);
 }
 
-// Who is not told soon again sleeps, and costs nothing while it does.
-TEST(WakeTest, WaitsWithoutProcessorTimeWhenNothingComesSoon) {
+TEST(WakeTest, WaitsWithoutProcessorTime) {
     Wake wake;
     std::atomic<bool> stop{false};
     std::atomic<std::int64_t> used_ns{0};
@@ -80,7 +74,7 @@ TEST(WakeTest, WaitsWithoutProcessorTimeWhenNothingComesSoon) {
     stop.store(true);
     wake.signal();
     sleeper.join();
-    EXPECT_LT(used_ns.load(), 20 * Wake::kSpinNs);
+    EXPECT_LT(used_ns.load(), 20 * kNsPerMs);
 }
 
 }  // namespace
