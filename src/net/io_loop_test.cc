@@ -155,14 +155,14 @@ TEST(IoLoopTest, TimersRunInOrderAndNotWhenCancelled) {
     IoLoop loop;
     std::vector<int> ran;
     loop.turn([&] {
-        loop.after(20, [&] { ran.push_back(2); });
+        loop.after(300, [&] { ran.push_back(2); });
         loop.after(5, [&] {
             ran.push_back(1);
             loop.after(-5, [&] { ran.push_back(0); });  // now, from a timer
         });
         loop.cancel(loop.after(10, [&] { ran.push_back(9); }));
     });
-    run_for(loop, 60);
+    run_for(loop, 400);
     EXPECT_EQ(ran, (std::vector<int>{1, 0, 2}));
 }
 
