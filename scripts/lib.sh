@@ -18,6 +18,9 @@ die() {
     exit 1
 }
 
+# How long work of so many seconds of one core takes here.
+about_minutes() { echo "about $((($1 / JOBS + 59) / 60)) min on $JOBS cores"; }
+
 # What the log says last that a person can use: ninja's [n/m], a percentage, or simply its last line.
 last_progress() {
     tail -c 2000 "$1" 2>/dev/null | tr '\r' '\n' |

@@ -4,8 +4,12 @@ set -euo pipefail
 source "$(dirname "$0")/lib.sh"
 source "$(dirname "$0")/build.sh"
 cd "$ZEROHOP_ROOT"
+RUN_CPU_S=700 # to compile ours, in one core's seconds
 
 scripts/setup.sh run
+scripts/deps.sh model >/dev/null 2>&1 & # while the compiler runs; below is waited for it, and its errors are shown
+llama_ready
+[[ -x build/release/zerohop ]] || say "   building zerohop ($(about_minutes "$RUN_CPU_S"))"
 build_preset release zerohop || die "the build failed" "The whole log: build/logs/release-build.log"
 gguf=$(scripts/deps.sh model)
 zerohop=$ZEROHOP_ROOT/build/release/zerohop
