@@ -28,8 +28,10 @@ def unrelated_prompt(rng, tokens):
 class Side:
     """One server of the comparison and how to start it."""
 
-    def __init__(self, name, start, model="bench"):
-        self.name, self.start, self.model = name, start, model
+    model = "bench"
+
+    def __init__(self, name, start):
+        self.name, self.start = name, start
         self.process = None
 
     def __enter__(self):
@@ -69,8 +71,8 @@ def interleaved(name, sides, reps, seed, once, out, warm_up=True):
                 try:
                     side.revive()
                     row[side.name] = asyncio.run(once(side, random.Random(f"{seed} {name} {rep} {attempt}")))
-                except (RuntimeError, OSError) as e:
-                    out.note_failure(side.name, name, e)
+                except Exception as e:  # also an answer that is not what it should be
+                    out.note_failure(side.name, name, f"{type(e).__name__}: {e}")
                     break
                 if row[side.name] is not None:
                     break
@@ -96,10 +98,10 @@ def ours(args, config="", name="ours", env=None):
 
 
 @contextlib.contextmanager
-def pair(args, out, config=""):
+def pair(args, out):
     """[ours, the peer at its best flags], both running."""
     flags = peer_flags(args, out)  # may take minutes: before anything else runs
-    with ours(args, config) as a, peer_with(args, flags) as b:
+    with ours(args) as a, peer_with(args, flags) as b:
         yield [a, b]
 
 

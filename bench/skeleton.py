@@ -73,31 +73,37 @@ def main():
     parser.add_argument("--gguf", help="whose tokenizer counts optimize_gain")
     parser.add_argument("--json", action="store_true", help="only the JSON line")
     parser.add_argument("--out", help="file to keep the figures in, too")
-    parser.add_argument("--samples", type=int, default=31)
+    parser.add_argument("--samples", "--reps", type=int, default=31)
+    parser.add_argument("--only", metavar="KEY[,KEY]", type=lambda s: s.split(","), default=list(TARGETS),
+                        help="these figures only; all but linear_ratio and optimize_gain come together")
     parser.add_argument("--quick", action="store_true", help="linear_ratio at 128 and 256 KiB")
     args, _ = parser.parse_known_args()
     bench = pathlib.Path(args.binary).parent / "bench_skeleton"
     if not bench.exists():
         raise SystemExit(f"{bench} is not built: ./dev build")
-    run = subprocess.run([str(bench), "--json", "--samples", str(args.samples)], capture_output=True, text=True, check=True)
-    measured = json.loads(run.stdout.splitlines()[-1])
-    out = {"bench": measured.pop("bench"), "machine": machine(), **measured}
-    if args.gguf:
-        out["optimize_gain"], out["optimize_gain_ci"] = gain(bench, args.binary, args.gguf)
-    else:
-        out["optimize_gain"], out["optimize_gain_ci"] = out["optimize_gain_bytes"], out["optimize_gain_bytes_ci"]
-    out["optimize_gain_unit"] = "tokens" if args.gguf else "bytes"
-    out["linear_ratio"] = None
-    if shutil.which("valgrind"):
+    if unknown := set(args.only) - set(TARGETS):
+        raise SystemExit(f"no figure {', '.join(sorted(unknown))}; there are: {' '.join(TARGETS)}")
+    out = {"bench": "skeleton", "machine": machine()}
+    if set(args.only) - {"linear_ratio"}:  # optimize_gain in bytes is among these
+        run = subprocess.run([str(bench), "--json", "--samples", str(args.samples)], capture_output=True, text=True, check=True)
+        out.update(json.loads(run.stdout.splitlines()[-1]))
+    if "optimize_gain" in args.only:
+        if args.gguf:
+            out["optimize_gain"], out["optimize_gain_ci"] = gain(bench, args.binary, args.gguf)
+        else:
+            out["optimize_gain"], out["optimize_gain_ci"] = out["optimize_gain_bytes"], out["optimize_gain_bytes_ci"]
+        out["optimize_gain_unit"] = "tokens" if args.gguf else "bytes"
+    if "linear_ratio" in args.only and shutil.which("valgrind"):
         kinds = subprocess.run([str(bench), "--kinds"], capture_output=True, text=True, check=True).stdout.split()
         sizes = (MIB // 8, MIB // 4) if args.quick else (MIB, 2 * MIB)
         ratio, kind, by_kind = linear(bench, kinds, sizes)
         out.update(linear_ratio=round(ratio, 4), linear_worst=kind, linear_by_kind=by_kind)
-    else:
-        print("linear_ratio needs valgrind, which is not installed", file=sys.stderr)
+    elif "linear_ratio" in args.only:
+        out["missing"] = {"linear_ratio": "valgrind is not installed"}
     if not args.json:
-        for key, (sign, target) in TARGETS.items():
-            value = out[key]
+        for key in args.only:
+            sign, target = TARGETS[key]
+            value = out.get(key)
             met = value is not None and (value <= target if sign == "<=" else value >= target)
             print(f"{key:<18} {value!s:>10}  target {sign} {target}  {'ok' if met else 'MISSED'}")
     if args.out:
