@@ -152,6 +152,7 @@ Result<Listening> listen_on_path(const ListenerOptions& options) {
                          .inode = info.st_ino};
     const int error = errno;
     if (fd >= 0) ::close(fd);
+    ::unlink(beside.c_str());
     return cannot_listen(options.path, std::strerror(error));
 }
 
@@ -190,6 +191,15 @@ Result<Listening> open_listener(const ListenerOptions& options) {
         fmt::format("cannot listen on {} port {}: {}", options.address, options.port, why(error)));
 }
 
+void close_listener(Listening& listening) {
+    if (listening.fd < 0) return;
+    struct stat info{};
+    if (!listening.path.empty() && ::stat(listening.path.c_str(), &info) == 0 &&
+        info.st_ino == listening.inode)
+        ::unlink(listening.path.c_str());
+    ::close(std::exchange(listening.fd, -1));
+}
+
 std::vector<int> activation_fds() {
     const auto number = [](const char* name) {
         const char* text = std::getenv(name);
@@ -218,7 +228,7 @@ Acceptor::Acceptor(ServerState& state, std::vector<std::unique_ptr<Worker>>& wor
       reserve_fd_(::open("/dev/null", O_RDONLY | O_CLOEXEC)) {}
 
 Acceptor::~Acceptor() {
-    close_socket();
+    close_listener(listening_);
     if (reserve_fd_ >= 0) ::close(reserve_fd_);
 }
 
@@ -232,8 +242,8 @@ void Acceptor::hand_over() {
     if (!listening_.reuse_port || listening_.fd < 0) return close();
     sock_filter second[] = {BPF_STMT(BPF_RET | BPF_K, 1)};
     const sock_fprog program = {.len = 1, .filter = second};
-    const bool shared =
-        listening_.path.empty();  // a successor's unix socket is in the place of ours
+    // A successor's unix socket is in the place of ours already.
+    const bool shared = listening_.path.empty();
     if (shared && setsockopt(listening_.fd, SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, &program,
                              sizeof program) != 0)
         log_warn("net", "cannot steer connections to a successor: {}", why(errno));
@@ -247,16 +257,7 @@ void Acceptor::hand_over() {
 void Acceptor::close() {
     if (listening_.fd < 0) return;
     watch_.forget();
-    close_socket();
-}
-
-void Acceptor::close_socket() {
-    if (listening_.fd < 0) return;
-    struct stat info{};
-    if (!listening_.path.empty() && ::stat(listening_.path.c_str(), &info) == 0 &&
-        info.st_ino == listening_.inode)
-        ::unlink(listening_.path.c_str());
-    ::close(std::exchange(listening_.fd, -1));
+    close_listener(listening_);
 }
 
 void Acceptor::wait() {

@@ -32,14 +32,15 @@ struct Listening {
     bool reuse_port = false;
     std::string address;  // as bound, without port
     std::uint16_t port = 0;
-    std::string path;         // of a unix socket that we made: removed at the end, if it
-    std::uint64_t inode = 0;  // is still this one
+    std::string path;         // of a unix socket that we made: removed at the end,
+    std::uint64_t inode = 0;  // if it is still this one
 };
 
 // Errors: kInvalidRequest for what is no address, kUnavailable with the reason in words (in use,
 // not permitted, not an address of this machine). A unix socket that nobody listens on any more is
 // replaced; one that is in use only with reuse_port: newcomers are ours then.
 Result<Listening> open_listener(const ListenerOptions& options);
+void close_listener(Listening& listening);  // idempotent
 
 // The descriptors systemd passed (LISTEN_PID, LISTEN_FDS), empty when none are for this process.
 std::vector<int> activation_fds();
@@ -66,7 +67,6 @@ class Acceptor : public std::enable_shared_from_this<Acceptor>, private Watcher 
     void wait();
     void deal(int fd, const std::string& address);
     void out_of_descriptors();
-    void close_socket();
 
     ServerState& state_;
     std::vector<std::unique_ptr<Worker>>& workers_;

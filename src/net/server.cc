@@ -82,7 +82,7 @@ Status Server::start() {
     for (const ListenerOptions& options : self.options.listeners) {
         auto opened = open_listener(options);
         if (!opened) {
-            for (const Listening& l : listening) ::close(l.fd);
+            for (Listening& l : listening) close_listener(l);
             return std::unexpected(std::move(opened.error()));
         }
         listening.push_back(std::move(*opened));
