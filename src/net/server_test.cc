@@ -626,6 +626,18 @@ TEST(Activation, TakesWhatSystemdPassedToThisProcessOnly) {
     for (const int fd : open_ones) ::close(fd);
 }
 
+// Whoever reloads must not wait for a pipe's other end.
+TEST_F(ServerTest, ACertificateThatIsAPipeIsRefused) {
+    const std::string pipe = folder_ / "pipe.pem";
+    ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+    for (const TlsFiles& files :
+         {TlsFiles{pipe, cert_.files.key}, TlsFiles{cert_.files.certificate, pipe}}) {
+        const auto loaded = TlsContext::load(files);
+        ASSERT_FALSE(loaded.has_value());
+        EXPECT_TRUE(has(loaded.error().detail, pipe + ": is a pipe")) << loaded.error().detail;
+    }
+}
+
 TEST_F(ServerTest, DevelopmentCertificateIsKeptPrivateAndReused) {
     struct stat s{};
     ASSERT_EQ(::stat(cert_.files.key.c_str(), &s), 0);
