@@ -47,15 +47,7 @@ kill -0 "$pid" 2>/dev/null || { wait "$pid" || true; die "the server ended; its 
 question="Why is the sky blue? Answer in one sentence."
 step "zerohop ask \"$question\""
 "$zerohop" ask --url "$url" "$question" || say "   (no answer: see the lines above)"
-cat >&2 <<TEXT
-
-== serving until Ctrl-C
-   base URL   $url   (TLS: see the server's lines above)
-   Python     anthropic.Anthropic(base_url="$url", api_key="any")
-   TypeScript new Anthropic({ baseURL: '$url', apiKey: 'any' })
-   curl       curl $url/v1/messages -H 'anthropic-version: 2023-06-01' -H 'content-type: application/json' -d '{"model":"smollm2-135m","max_tokens":64,"messages":[{"role":"user","content":"Hello"}]}'
-
-TEXT
+step "serving until Ctrl-C; clients: see the server's lines above"
 rc=0
 while kill -0 "$pid" 2>/dev/null; do wait "$pid" && rc=0 || rc=$?; done # a signal interrupts wait
 exit "$((rc > 128 ? 0 : rc))"

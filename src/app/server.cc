@@ -137,6 +137,22 @@ net::Limits limits_of(const Config& config) {
     return out;
 }
 
+// The lines that point clients here, to be copied.
+void log_setup_help(const std::vector<net::BoundAddress>& bound, const std::string& model,
+                    bool keys) {
+    const auto http = [](const net::BoundAddress& b) { return b.url().starts_with("http:"); };
+    const auto found = std::ranges::find_if(bound, http);
+    if (found == bound.end()) return;
+    const std::string url = found->url(), key = keys ? "YOUR-KEY" : "any";
+    log_info("app", "Python: anthropic.Anthropic(base_url=\"{}\", api_key=\"{}\")", url, key);
+    log_info("app", "TypeScript: new Anthropic({{ baseURL: \"{}\", apiKey: \"{}\" }})", url, key);
+    log_info("app",
+             "curl {}/v1/messages -H 'x-api-key: {}' -H 'anthropic-version: 2023-06-01' "
+             "-H 'content-type: application/json' -d '{{\"model\":\"{}\",\"max_tokens\":64,"
+             "\"messages\":[{{\"role\":\"user\",\"content\":\"Hello\"}}]}}'",
+             url, key, model);
+}
+
 }  // namespace
 
 struct Server::Parts {
@@ -306,6 +322,8 @@ Result<std::unique_ptr<Server>> Server::start(const Config& config, const Progre
     for (const auto& engine : parts.engines)
         log_info("app", "serving {}: {} tokens of context", engine->info().id,
                  engine->info().context_tokens);
+    log_setup_help(parts.net->bound(), parts.engines.front()->info().id,
+                   parts.admission->has_keys());
     log_info("app", "zerohop {} is ready", version_number());
     return server;
 }

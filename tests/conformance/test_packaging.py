@@ -1,11 +1,12 @@
-"""What a package adds to the binary: man pages and completions made from its help."""
+"""What a package adds to the binary: man pages and completions made from its help, and the lines that `serve` prints."""
+import json
 import shlex
 import subprocess
 import sys
 
 import pytest
 
-from lib.server import ROOT, binary
+from lib.server import ROOT, Server, binary, null_model
 
 
 @pytest.fixture(scope="module")
@@ -37,3 +38,14 @@ def test_bash_completes_commands_options_and_choices(share):
     assert completed(share, ["zerohop", "key", "cr"]) == ["create"]
     assert "--model" in completed(share, ["zerohop", "serve", "--m"])
     assert completed(share, ["zerohop", "key", "create", "--priority-max", "h"]) == ["high"]
+
+
+def test_serve_prints_lines_that_work():
+    with Server([null_model()], {"log.format": "human"}, keys=(), tls=False) as server:
+        log = server.log_path.read_text()
+        assert f'anthropic.Anthropic(base_url="{server.base}", api_key="any")' in log
+        assert f'new Anthropic({{ baseURL: "{server.base}", apiKey: "any" }})' in log
+        command = next(line for line in log.splitlines() if "/v1/messages" in line)
+        done = subprocess.run([*shlex.split(command[command.index("curl "):]), "-sS"], check=True, text=True,
+                              stdout=subprocess.PIPE, timeout=60)
+        assert json.loads(done.stdout)["type"] == "message"
