@@ -54,7 +54,7 @@ class Hostile:
         while True:
             try:
                 end = once(*args)
-            except (OSError, EOFError) as e:
+            except Exception as e:  # cut in any way
                 end = type(e).__name__
             self.count(f"{name}: {end}")
             time.sleep(AGAIN_S)
