@@ -12,8 +12,6 @@ constexpr std::string_view kOwn = "x-zerohop-";
 constexpr std::array<std::string_view, kHintHeaders> kSuffix = {
     "early-hint", "rate-hint", "cuda-stream", "debug", "stream-buffering"};
 
-char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c; }
-
 std::string_view trim(std::string_view text) {
     const auto blank = [](char c) { return c == ' ' || c == '\t'; };
     while (!text.empty() && blank(text.front())) text.remove_prefix(1);
@@ -170,13 +168,6 @@ std::string printable(std::string_view value) {
         if (c < 0x20 || c > 0x7e || c == '"') c = '?';
     if (value.size() > 64) out += "…";
     return out;
-}
-
-bool equal_ignoring_case(std::string_view a, std::string_view b) {
-    if (a.size() != b.size()) return false;
-    for (std::size_t i = 0; i < a.size(); ++i)
-        if (lower(a[i]) != lower(b[i])) return false;
-    return true;
 }
 
 HeadFields scan_head(const wire::RequestHead& head) {

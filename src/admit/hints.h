@@ -20,6 +20,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/ascii.h"
 #include "base/error.h"
 #include "request/priority.h"
 #include "wire/http.h"
@@ -55,7 +56,5 @@ Result<Hints> parse_hints(const HeadFields& fields);
 
 // For messages: at most 64 bytes, anything but printable ASCII (and a quote) as "?".
 std::string printable(std::string_view value);
-
-bool equal_ignoring_case(std::string_view a, std::string_view b);  // ASCII
 
 }  // namespace zerohop::admit

@@ -3,35 +3,26 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "admit/hints.h"
+#include "api/origin.h"
+#include "base/ascii.h"
 
 namespace zerohop::admit {
 namespace {
 
-std::uint32_t hash_ignoring_case(std::string_view text) {
-    std::uint32_t hash = 2166136261U;  // FNV-1a
-    for (const char c : text) {
-        const char l = c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c;
-        hash = (hash ^ static_cast<unsigned char>(l)) * 16777619U;
-    }
-    return hash;
-}
-
 std::string lower(std::string_view text) {
     std::string out(text);
-    for (char& c : out)
-        if (c >= 'A' && c <= 'Z') c = static_cast<char>(c | 0x20);
+    for (char& c : out) c = ascii_lower(c);
     return out;
 }
 
 // Ids may hold "/" and ":" ("org/name:tag"), but nothing that would end a hint's value. One with
 // blanks cannot be named in a hint, only in the body.
 bool valid_model_name(std::string_view name) {
-    if (name.empty() || name.size() > 128 || name.front() == ' ' || name.back() == ' ')
+    if (name.empty() || name.size() > ModelNames::kMaxName || name.front() == ' ' ||
+        name.back() == ' ')
         return false;
     for (const char c : name)
         if (c < 0x20 || c > 0x7e || c == ';' || c == '"' || c == ',' || c == '=') return false;
@@ -43,6 +34,9 @@ Status refuse(std::string text) { return fail(Code::kInvalidRequest, "admit", st
 Status check_models(const TopologyConfig& config) {
     std::set<std::string> names;
     for (const Model& model : config.models) {
+        if (model.id.contains('*'))
+            return refuse(fmt::format(
+                "model id \"{}\" holds a \"*\": only aliases stand for many names", model.id));
         std::vector<std::string_view> all = {model.id};
         all.insert(all.end(), model.aliases.begin(), model.aliases.end());
         for (const std::string_view name : all) {
@@ -120,6 +114,16 @@ Status check_limits(const TopologyConfig& config) {
     return {};
 }
 
+Status check_server_names(const TopologyConfig& config) {
+    for (const std::string& name : config.server_names)
+        if (name.empty() || name.find_first_of("/:*@ ") != std::string::npos)
+            return refuse(fmt::format(
+                "server name \"{}\" must be a host as clients write it, without scheme and port, "
+                "e.g. \"llm.home.arpa\"",
+                name));
+    return {};
+}
+
 }  // namespace
 
 std::vector<Lane> default_lanes() {
@@ -132,35 +136,15 @@ std::vector<Lane> default_lanes() {
 }
 
 Topology::Topology(TopologyConfig config) : config_(std::move(config)) {
-    std::size_t names = 0;
-    for (const Model& model : config_.models) names += 1 + model.aliases.size();
-    table_.resize(std::bit_ceil(names * 2 + 2));
-    const auto add = [&](std::string_view name, std::size_t model) {
-        const std::uint32_t hash = hash_ignoring_case(name);
-        std::size_t at = hash & (table_.size() - 1);
-        while (table_[at].model != 0) at = (at + 1) & (table_.size() - 1);
-        table_[at] = {.hash = hash, .model = static_cast<std::uint32_t>(model) + 1, .name = name};
-    };
-    for (std::size_t m = 0; m < config_.models.size(); ++m) {
-        add(config_.models[m].id, m);
-        for (const std::string& alias : config_.models[m].aliases) add(alias, m);
-    }
+    for (const Model& model : config_.models) names_.add(model.id, model.aliases, model.fallback);
 }
 
 Result<std::shared_ptr<const Topology>> Topology::make(TopologyConfig config) {
     if (config.lanes.empty()) config.lanes = default_lanes();
-    for (const auto check : {check_models, check_lanes, check_regions, check_limits})
+    for (const auto check :
+         {check_models, check_lanes, check_regions, check_limits, check_server_names})
         if (Status s = check(config); !s) return std::unexpected(s.error());
     return std::shared_ptr<const Topology>(new Topology(std::move(config)));
-}
-
-const Model* Topology::find_model(std::string_view id_or_alias) const {
-    const std::uint32_t hash = hash_ignoring_case(id_or_alias);
-    const std::size_t mask = table_.size() - 1;
-    for (std::size_t at = hash & mask; table_[at].model != 0; at = (at + 1) & mask)
-        if (table_[at].hash == hash && equal_ignoring_case(table_[at].name, id_or_alias))
-            return &config_.models[table_[at].model - 1];
-    return nullptr;
 }
 
 int Topology::find_lane(std::string_view name) const {
@@ -171,6 +155,13 @@ int Topology::find_lane(std::string_view name) const {
 
 bool Topology::is_here(std::string_view region) const {
     return equal_ignoring_case(region, config_.region);
+}
+
+bool Topology::is_ours(std::string_view host) const {
+    return api::is_loopback_host(host) ||
+           std::ranges::any_of(config_.server_names, [host](const std::string& name) {
+               return equal_ignoring_case(name, host);
+           });
 }
 
 const Region* Topology::find_region(std::string_view name) const {
@@ -213,6 +204,7 @@ std::string topology_json(const Topology& topology) {
                       {"context_tokens", model.context_tokens},
                       {"kv_reserve_tokens", model.kv_reserve_tokens},
                       {"max_sequences", model.max_sequences},
+                      {"for_unknown_names", model.fallback},
                       {"reserved_sequences", reserved_json(model, config.lanes)},
                       {"queue", nullptr}};
         if (model.gauge)

@@ -15,6 +15,7 @@
 #include "admit/queue_gauge.h"
 #include "auth/key_record.h"
 #include "base/error.h"
+#include "request/model_names.h"
 
 namespace zerohop::admit {
 
@@ -28,13 +29,14 @@ struct Lane {
 
 struct Model {
     std::string id;
-    std::vector<std::string> aliases;
+    std::vector<std::string> aliases;            // may hold `*`: model_names.h
     std::uint32_t instance = 0;                  // which EnginePort, for `app`
     std::int32_t context_tokens = 0;             // prompt + output
     std::int32_t kv_reserve_tokens = 0;          // soft reservation when the body's size is unknown
     std::shared_ptr<QueueGauge> gauge;           // may be null: then never full
     std::uint32_t max_sequences = 0;             // its slots
     std::vector<std::uint32_t> lane_slots = {};  // reserved of them, by lane: lane_slots.h
+    bool fallback = false;                       // for names that nobody has
 };
 
 struct Region {
@@ -55,6 +57,8 @@ struct TopologyConfig {
     WorkspaceLimits workspace_default;
     std::map<std::string, WorkspaceLimits> workspaces;
     std::int64_t max_body_bytes = 32LL << 20;
+    bool count_cache_reads = false;         // as input tokens
+    std::vector<std::string> server_names;  // of this machine, beside loopback's, without keys
     // Soft reservations, in tokens: bounds per workspace and per key.
     std::int64_t soft_kv_per_workspace = 65'536;
     std::int64_t soft_kv_per_key = 32'768;
@@ -74,9 +78,13 @@ class Topology {
     const std::vector<Model>& models() const { return config_.models; }
     const std::vector<Lane>& lanes() const { return config_.lanes; }
 
-    const Model* find_model(std::string_view id_or_alias) const;  // nullptr: not served here
-    int find_lane(std::string_view name) const;                   // -1: none of that name
+    // What a request means by a name; nullptr: not served here.
+    const Model* find_model(std::string_view name) const { return at(names_.find(name)); }
+    // What a scope means: the same without the fallback, which nobody has named.
+    const Model* find_named(std::string_view name) const { return at(names_.find_named(name)); }
+    int find_lane(std::string_view name) const;  // -1: none of that name
     bool is_here(std::string_view region) const;
+    bool is_ours(std::string_view host) const;               // loopback, or one of server_names
     const Region* find_region(std::string_view name) const;  // another one; nullptr: unknown
     const WorkspaceLimits& limits_of(const std::string& workspace) const;
     std::size_t index_of(const Model& model) const {
@@ -86,13 +94,11 @@ class Topology {
 
   private:
     explicit Topology(TopologyConfig config);
-    struct Slot {
-        std::uint32_t hash = 0;
-        std::uint32_t model = 0;  // 1 + index; 0: free
-        std::string_view name;    // into config_
-    };
+    const Model* at(std::size_t place) const {
+        return place == ModelNames::kNone ? nullptr : &config_.models[place];
+    }
     TopologyConfig config_;
-    std::vector<Slot> table_;  // open addressing, at most half full
+    ModelNames names_;
 };
 
 // The body of GET /v1/topology: the table and what its queues hold right now.

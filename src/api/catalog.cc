@@ -22,29 +22,28 @@ std::vector<ServedModel> newest_first(std::vector<ServedModel> models) {
 }  // namespace
 
 Catalog::Catalog(std::vector<ServedModel> models)
-    : models_(newest_first(std::move(models))), by_name_(names_of(models_)) {}
+    : models_(newest_first(std::move(models))), names_(names_of(models_)) {}
 
-std::shared_ptr<const Catalog::Names> Catalog::names_of(const std::vector<ServedModel>& models) {
-    auto names = std::make_shared<Names>();
-    for (std::size_t i = 0; i < models.size(); ++i) names->emplace(models[i].id, i);
-    for (std::size_t i = 0; i < models.size(); ++i)
-        for (const std::string& alias : models[i].aliases) names->emplace(alias, i);
+std::shared_ptr<const ModelNames> Catalog::names_of(const std::vector<ServedModel>& models) {
+    auto names = std::make_shared<ModelNames>();
+    for (const ServedModel& model : models) names->add(model.id, model.aliases, model.fallback);
     return names;
 }
 
-void Catalog::set_aliases(const std::map<std::string, std::vector<std::string>>& by_id) {
+void Catalog::set_names(const std::map<std::string, std::vector<std::string>>& aliases,
+                        std::string_view fallback_id) {
     std::vector<ServedModel> named = models_;
     for (ServedModel& model : named) {
-        const auto it = by_id.find(model.id);
-        model.aliases = it == by_id.end() ? std::vector<std::string>() : it->second;
+        const auto it = aliases.find(model.id);
+        model.aliases = it == aliases.end() ? std::vector<std::string>() : it->second;
+        model.fallback = model.id == fallback_id;
     }
-    by_name_.store(names_of(named));
+    names_.store(names_of(named));
 }
 
 const ServedModel* Catalog::find(std::string_view name) const {
-    const Names& names = *readers_.get().get(by_name_);
-    const auto it = names.find(name);
-    return it == names.end() ? nullptr : &models_[it->second];
+    const std::size_t place = readers_.get().get(names_)->find(name);
+    return place == ModelNames::kNone ? nullptr : &models_[place];
 }
 
 std::string Catalog::names(const std::function<bool(std::string_view)>& shown) const {

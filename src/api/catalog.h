@@ -11,19 +11,20 @@
 #include <memory>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "base/per_thread.h"
 #include "base/published.h"
 #include "request/engine_port.h"
+#include "request/model_names.h"
 
 namespace zerohop::api {
 
 struct ServedModel {
     std::string id;  // public id; what answers name
     EnginePort* engine = nullptr;
-    std::vector<std::string> aliases;  // at first; see Catalog::set_aliases
+    std::vector<std::string> aliases;  // at first; see Catalog::set_names
+    bool fallback = false;             // likewise: has the names that nobody has
     // Largest max_tokens a request may ask for. 0: the context size, but at least
     // kDefaultMaxOutput, because agents send 32000 whatever the model; the context then ends the
     // output.
@@ -34,34 +35,29 @@ class Catalog {
   public:
     static constexpr std::int32_t kDefaultMaxOutput = 131072;
 
-    // Newest first, then by id (wire-contract §1.4). Of two equal names the first model keeps it.
+    // Newest first, then by id (wire-contract §1.4).
     explicit Catalog(std::vector<ServedModel> models);
 
     const std::vector<ServedModel>& models() const { return models_; }
 
-    // From now on these are the aliases, by model id; of a model that is not named, none. One
-    // thread at a time, while others read.
-    void set_aliases(const std::map<std::string, std::vector<std::string>>& by_id);
+    // From now on these are the aliases, by model id (of a model that is not named, none), and the
+    // fallback ("": none). One thread at a time, while others read.
+    void set_names(const std::map<std::string, std::vector<std::string>>& aliases,
+                   std::string_view fallback_id);
 
-    // By id or alias; nullptr when nothing is served under that name. Valid as long as the catalog.
+    // By model_names.h; nullptr when nothing is served under that name. Valid as long as the
+    // catalog.
     const ServedModel* find(std::string_view name) const;
 
     // "'a', 'b'" for messages; the first eight of those that are to be shown (empty: all).
     std::string names(const std::function<bool(std::string_view id)>& shown = {}) const;
 
   private:
-    struct Hash {
-        using is_transparent = void;
-        std::size_t operator()(std::string_view s) const {
-            return std::hash<std::string_view>{}(s);
-        }
-    };
-    using Names = std::unordered_map<std::string, std::size_t, Hash, std::equal_to<>>;
-    static std::shared_ptr<const Names> names_of(const std::vector<ServedModel>& models);
+    static std::shared_ptr<const ModelNames> names_of(const std::vector<ServedModel>& models);
 
     std::vector<ServedModel> models_;
-    Published<Names> by_name_;
-    mutable PerThread<Published<Names>::Reader> readers_;
+    Published<ModelNames> names_;
+    mutable PerThread<Published<ModelNames>::Reader> readers_;
 };
 
 // The cap a request's max_tokens is held to.

@@ -20,12 +20,16 @@ TEST(Catalog, AliasesAreReplacedWhileOthersLookUp) {
     std::thread reader([&] {
         while (!done) EXPECT_EQ(catalog.find("b"), model);
     });
-    for (int i = 0; i < 100; ++i) catalog.set_aliases({{"old", {"b", "c"}}, {"new", {"a"}}});
+    for (int i = 0; i < 100; ++i) catalog.set_names({{"old", {"b", "c"}}, {"new", {"a"}}}, "");
     done = true;
     reader.join();
     EXPECT_EQ(catalog.find("a")->id, "new");
     EXPECT_EQ(catalog.find("c"), model);
-    catalog.set_aliases({});
+    catalog.set_names({{"new", {"cl*"}}}, "old");
+    EXPECT_EQ(catalog.find("Claude")->id, "new");
+    EXPECT_EQ(catalog.find("NEW")->id, "new");
+    EXPECT_EQ(catalog.find("gpt"), model);
+    catalog.set_names({}, "");
     EXPECT_EQ(catalog.find("a"), nullptr);
     EXPECT_EQ(catalog.find("old"), model);
 }

@@ -31,7 +31,8 @@ struct ServiceOptions {
     std::int64_t body_cap_bytes = std::int64_t{32} << 20;
     BodyBudget* body_budget = nullptr;      // of all bodies together; null: none. Outlives too
     AccessSink* access = nullptr;           // hears of every request that ended; null: none
-    std::vector<std::string> cors_origins;  // exact origins, or "*"; empty: no CORS
+    std::vector<std::string> cors_origins;  // exact origins, or "*", beside this machine's own
+    bool readyz_details = true;             // to clients of this machine, without a key
 
     // Lines of the system prompt that begin with one of these mean nothing to the model.
     std::vector<std::string> drop_lines;

@@ -88,7 +88,7 @@ Status Admission::start(const Config& config, std::vector<std::unique_ptr<Engine
     for (std::size_t i = 0; i < engines.size(); ++i) {
         const ModelInfo& info = engines[i]->info();
         models_.push_back({.id = config.models[i].id,
-                           .aliases = config.models[i].aliases,
+                           .aliases = {},
                            .instance = static_cast<std::uint32_t>(i),
                            .context_tokens = info.context_tokens,
                            .kv_reserve_tokens = std::min(info.context_tokens / 4, 1024),
@@ -96,6 +96,7 @@ Status Admission::start(const Config& config, std::vector<std::unique_ptr<Engine
                            .max_sequences = static_cast<std::uint32_t>(info.max_sequences)});
         reserve_slots(models_.back(), lanes_, !config.lanes.empty());
     }
+    set_names(config, models_);
     body_bytes_ = config.limits.body_bytes;
     check_objectives(lanes_, {}, models_);
     auto topology = make_topology(config, models_, lanes_);
@@ -120,10 +121,7 @@ void Admission::tick(MonoNs now) {
 Status Admission::reload_topology(const Config& config) {
     // What is served stays what was loaded; the file may say more of it.
     std::vector<admit::Model> models = models_;
-    for (admit::Model& model : models)
-        if (const auto it = std::ranges::find(config.models, model.id, &ModelConfig::id);
-            it != config.models.end())
-            model.aliases = it->aliases;
+    set_names(config, models);
     std::vector<admit::Lane> lanes = lanes_;
     const std::vector<admit::Lane> wanted = lanes_of(config);
     for (admit::Lane& lane : lanes)

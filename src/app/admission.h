@@ -38,8 +38,8 @@ class Admission {
     // The same at once; fails as long as the file is broken.
     Status reload_keys();
     // Takes up, all or nothing, what of a configuration read again can change while models and
-    // lanes stay those of start(): regions, limits of workspaces, aliases, promises and step caps
-    // of lanes.
+    // lanes stay those of start(): regions, limits of workspaces, names of models and of this
+    // server, promises and step caps of lanes.
     Status reload_topology(const Config& config);
     const std::vector<admit::Model>& models() const { return models_; }
 

@@ -22,6 +22,7 @@ struct ModelConfig {
     std::string id;    // public id; default: the file's name without .gguf
     std::string path;  // GGUF file, or "null:…" for the scripted engine
     std::vector<std::string> aliases;
+    bool fallback = false;            // "default" in the file: see api.unknown_model
     std::int64_t context_tokens = 0;  // 0: the model's own, bounded by kv_tokens
     std::int64_t kv_tokens = 0;       // 0: chosen from free memory
     std::int64_t max_sequences = 8;
@@ -84,6 +85,8 @@ struct Config {
         std::int64_t drain_s = 30;
         std::string socket_mode = "0600";
         bool reuse_port = false;
+        std::vector<std::string> names;
+        bool readyz_details = true;
         std::string access_log;
     } server;
     struct Tls {
@@ -109,6 +112,7 @@ struct Config {
     } limits;
     struct Api {
         std::string sampling_params = "accept";
+        std::string unknown_model = "refuse";
         std::int64_t ping_s = 10;
         std::int64_t header_delay_s = 10;
         std::int64_t keepalive_whitespace_s = 240;
@@ -126,6 +130,7 @@ struct Config {
         std::int64_t workspace_requests_burst = 0;
         std::int64_t workspace_input_tokens_burst = 0;
         std::int64_t workspace_output_tokens_burst = 0;
+        bool count_cache_reads = false;
     } quota;
     struct Topology {
         std::string region = "local";

@@ -24,10 +24,13 @@ constexpr std::string_view kModel = "[[model]]\nid = \"a\"\npath = \"null:\"\n";
 TEST(ConfigChanges, WhatAReloadTakesUpIsNotNamed) {
     EXPECT_EQ(between("", ""), Names{});
     EXPECT_EQ(between(kModel,
-                      "[quota]\nworkspace_requests = 5\n"
+                      "[quota]\nworkspace_requests = 5\ncount_cache_reads = true\n"
+                      "[server]\nnames = [\"llm.home.arpa\"]\n"
+                      "[api]\nunknown_model = \"default\"\n"
                       "[topology]\nregion = \"eu\"\nregions = [\"us=https://us\"]\n"
                       "[[workspace]]\nname = \"x\"\nrequests = 3\nrequests_burst = 1\n"
-                      "[[model]]\nid = \"a\"\npath = \"null:\"\naliases = [\"b\"]\n"),
+                      "[[model]]\nid = \"a\"\npath = \"null:\"\naliases = [\"b\", \"c-*\"]\n"
+                      "default = true\n"),
               Names{});
 }
 

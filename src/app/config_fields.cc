@@ -63,6 +63,17 @@ const std::vector<Field<Config>>& config_fields() {
          0,
          {},
          ZH_FIELD(server.reuse_port)},
+        {.name = "server.names",
+         .unit = "hosts",
+         .doc = "Without keys: names of this machine, beside localhost and loopback addresses, "
+                "that requests may be sent to, e.g. those of a proxy before it. Others are refused "
+                "(421): any web page can give a name of its own this machine's address.",
+         .ref = ZH_FIELD(server.names),
+         .reloads = true},
+        {.name = "server.readyz_details",
+         .doc = "GET /readyz shows clients of this machine, without a key, what the models do; "
+                "switch it off behind a proxy on this machine, whose clients all look local.",
+         .ref = ZH_FIELD(server.readyz_details)},
         {"server.access_log",
          "path",
          "One JSON line per answered request, never with prompt text; \"-\" is standard output, "
@@ -200,6 +211,12 @@ const std::vector<Field<Config>>& config_fields() {
          "temperature, top_p and top_k under version 2026-10-21: \"accept\" them, or be \"strict\" "
          "like the public API (400).",
          0, 0, "accept|strict", ZH_FIELD(api.sampling_params)},
+        {.name = "api.unknown_model",
+         .doc = "A model name that no id and no alias matches: \"refuse\" it (404), or answer with "
+                "the \"default\" model, the one with default = true, else the first.",
+         .choices = "refuse|default",
+         .ref = ZH_FIELD(api.unknown_model),
+         .reloads = true},
         {"api.ping_s",
          "s",
          "A silent stream gets a ping event this often.",
@@ -231,7 +248,8 @@ const std::vector<Field<Config>>& config_fields() {
          ZH_FIELD(api.request_timeout_s)},
         {"api.cors_origins",
          "origins",
-         "Browser origins that may call the API, e.g. [\"https://app.example\"]; [\"*\"] is any.",
+         "Browser origins that may call the API, e.g. [\"https://app.example\"]; [\"*\"] is any. "
+         "Without: pages of this machine (http://localhost:3000) when they call it by such a name.",
          0,
          0,
          {},
@@ -303,6 +321,11 @@ const std::vector<Field<Config>>& config_fields() {
          {},
          ZH_FIELD(quota.workspace_output_tokens_burst),
          true},
+        {.name = "quota.count_cache_reads",
+         .doc = "Prompt tokens read from the cache count as input tokens of quotas; otherwise they "
+                "are given back when the answer ends.",
+         .ref = ZH_FIELD(quota.count_cache_reads),
+         .reloads = true},
         {"topology.region",
          "name",
          "Where this process is: what `region=` of x-anthropic-early-hint is compared with.",
@@ -546,12 +569,17 @@ const std::vector<Field<ModelConfig>>& model_fields() {
         {"path", "path", "The GGUF file.", 0, 0, {}, ZH_MODEL(path)},
         {"aliases",
          "names",
-         "Further names for the same model.",
+         "Further names for the same model; \"*\" stands for any text (\"claude-*\"). Of several "
+         "that match, the one with the most other characters counts.",
          0,
          0,
          {},
          ZH_MODEL(aliases),
          true},
+        {.name = "default",
+         .doc = "Answers to unknown names when api.unknown_model = \"default\".",
+         .ref = ZH_MODEL(fallback),
+         .reloads = true},
         {"context_tokens",
          "tokens",
          "Prompt and output of one request together; 0: the model's own, at most 131,072.",

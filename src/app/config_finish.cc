@@ -9,6 +9,7 @@
 #include "app/config.h"
 #include "app/topology_config.h"
 #include "auth/key_record.h"
+#include "request/model_names.h"
 
 namespace zerohop::app {
 
@@ -107,6 +108,8 @@ Status finish_config(Config& config) {
                                 config.limits.total_buffer_bytes, config.limits.body_bytes));
     if (Status s = check_shares(config.cache); !s) return s;
     std::set<std::string, std::less<>> names;
+    ModelNames by_name;
+    const ModelConfig* fallback = nullptr;
     for (ModelConfig& model : config.models) {
         if (model.id.empty()) {
             model.id = model.path.starts_with("null:")
@@ -121,10 +124,19 @@ Status finish_config(Config& config) {
                             fmt::format("two models are called \"{}\": give one another id "
                                         "(--model PATH=ID or id = \"…\")",
                                         name));
+        by_name.add(model.id, model.aliases, false);
+        if (model.fallback && fallback != nullptr)
+            return fail(Code::kInvalidRequest, "config",
+                        fmt::format("models \"{}\" and \"{}\" both have default = true: only one "
+                                    "can answer to unknown names",
+                                    fallback->id, model.id));
+        if (model.fallback) fallback = &model;
     }
     const bool all_known = config.models.empty();  // the command line names them
     for (const WarmUpConfig& warm_up : config.cache.warm_ups)
-        if (Status s = check_warm_up(warm_up, all_known || names.contains(warm_up.model)); !s)
+        if (Status s = check_warm_up(
+                warm_up, all_known || by_name.find_named(warm_up.model) != ModelNames::kNone);
+            !s)
             return s;
     return check_topology(config);
 }

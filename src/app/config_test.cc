@@ -180,6 +180,31 @@ TEST(Config, CachesAndTheirWarmUps) {
               std::string::npos);
 }
 
+TEST(Config, NamesOfModelsAndOfTheServer) {
+    const auto finished = [](std::string_view toml) {
+        Result<Config> config = parse_config(toml, "test.toml");
+        if (!config) return config.error().detail;
+        const Status s = finish_config(*config);
+        return s ? std::string() : s.error().detail;
+    };
+    const std::string a = "[[model]]\nid = \"a\"\npath = \"x\"\n";
+    const std::string b = "[[model]]\nid = \"b\"\npath = \"x\"\n";
+    EXPECT_EQ(finished(a + "aliases = [\"claude-*\", \"*\"]\ndefault = true\n" + b +
+                       "[[cache.warmup]]\nmodel = \"claude-x\"\nsystem = \"s\"\n"
+                       "[api]\nunknown_model = \"default\"\n"
+                       "[server]\nnames = [\"llm.home.arpa\"]\n"),
+              "");
+    const auto refuses = [&](const std::string& toml, std::string_view why) {
+        EXPECT_NE(finished(toml).find(why), std::string::npos) << toml << ": " << finished(toml);
+    };
+    refuses(a + "default = true\n" + b + "default = true\n", "\"a\" and \"b\" both have");
+    refuses("[[model]]\nid = \"a*\"\npath = \"x\"\n", "only aliases stand for many names");
+    refuses(a + "aliases = [\"c-*\"]\n" + b + "aliases = [\"C-*\"]\n", "used twice");
+    refuses("[api]\nunknown_model = \"maybe\"\n", "refuse");
+    for (const char* bad : {"", "http://a", "a:80", "*", "a b"})
+        refuses(std::string("[server]\nnames = [\"") + bad + "\"]\n", "server name");
+}
+
 TEST(Config, WorkspacesShareCachesWhenToldTo) {
     const auto share = [](std::string_view toml) {
         Result<Config> config = parse_config(toml, "test.toml");

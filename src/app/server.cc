@@ -203,7 +203,8 @@ Status Server::Parts::start_api() {
         options.models.push_back(
             {.id = model.id,
              .engine = engines[i].get(),
-             .aliases = model.aliases,
+             .aliases = admission->models()[i].aliases,
+             .fallback = admission->models()[i].fallback,
              .max_output_tokens = static_cast<std::int32_t>(model.max_output_tokens)});
     }
     options.head_policy = &admission->policy();
@@ -218,6 +219,7 @@ Status Server::Parts::start_api() {
         std::max(config.limits.total_buffer_bytes / 2, config.limits.body_bytes));
     options.body_budget = body_budget.get();
     options.cors_origins = config.api.cors_origins;
+    options.readyz_details = config.server.readyz_details;
     options.drop_lines = config.cache.drop_lines;
     options.isolate_users = config.cache.isolate == "user";
     options.cache_groups = cache_groups(config);
@@ -333,8 +335,12 @@ Result<std::unique_ptr<Server>> Server::start(const Config& config, const Progre
 Status Server::Parts::take_up(const Config& fresh) {
     if (Status s = admission->reload_topology(fresh); !s) return s;
     std::map<std::string, std::vector<std::string>> aliases;
-    for (const admit::Model& model : admission->models()) aliases[model.id] = model.aliases;
-    service->catalog().set_aliases(aliases);
+    std::string fallback;
+    for (const admit::Model& model : admission->models()) {
+        aliases[model.id] = model.aliases;
+        if (model.fallback) fallback = model.id;
+    }
+    service->catalog().set_names(aliases, fallback);
     return {};
 }
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace zerohop::app {
@@ -76,14 +77,29 @@ Result<std::shared_ptr<const admit::Topology>> make_topology(
     for (const WorkspaceConfig& workspace : config.workspaces)
         topology.workspaces[workspace.name] = limits_of(workspace);
     topology.max_body_bytes = config.limits.body_bytes;
+    topology.count_cache_reads = config.quota.count_cache_reads;
+    topology.server_names = config.server.names;
     return admit::Topology::make(std::move(topology));
+}
+
+void set_names(const Config& config, std::vector<admit::Model>& models) {
+    admit::Model* fallback = models.empty() ? nullptr : models.data();
+    for (admit::Model& model : models) {
+        model.fallback = false;
+        const auto it = std::ranges::find(config.models, model.id, &ModelConfig::id);
+        if (it == config.models.end()) continue;
+        model.aliases = it->aliases;
+        if (it->fallback) fallback = &model;
+    }
+    if (fallback != nullptr) fallback->fallback = config.api.unknown_model == "default";
 }
 
 Status check_topology(const Config& config) {
     std::vector<admit::Model> models;
     models.reserve(config.models.size());
     for (const ModelConfig& model : config.models)
-        models.push_back({.id = model.id, .aliases = model.aliases, .gauge = nullptr});
+        models.push_back({.id = model.id, .aliases = {}, .gauge = nullptr});
+    set_names(config, models);
     auto topology = make_topology(config, models, lanes_of(config));
     if (!topology) return std::unexpected(topology.error());
     return {};

@@ -22,6 +22,10 @@ Result<std::shared_ptr<const admit::Topology>> make_topology(
     const Config& config, const std::vector<admit::Model>& models,
     const std::vector<admit::Lane>& lanes);
 
+// What the file says of the names of these models, which are served: aliases, and whose the unknown
+// names are.
+void set_names(const Config& config, std::vector<admit::Model>& models);
+
 // Whether a server could start with it, without loading anything.
 Status check_topology(const Config& config);
 
