@@ -53,7 +53,7 @@ Binding StateBook::bind(const auth::KeyRecord* record, const Topology& topology)
     binding.models.assign(topology.models().size(), false);
     for (const std::string& name : record->models) {
         if (name == "*") binding.all_models = true;
-        if (const Model* model = topology.find_model(name))
+        if (const Model* model = topology.find_named(name))
             binding.models[topology.index_of(*model)] = true;
     }
     return binding;

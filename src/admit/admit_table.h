@@ -35,7 +35,9 @@ struct KeyState {
 
 struct WorkspaceState {
     WorkspaceState(std::string name, const WorkspaceLimits& limits)
-        : quota("workspace", std::move(name), limits.limits, limits.burst) {}
+        : quota("workspace", std::move(name), limits.limits, limits.burst, kDeletesPerMinute) {}
+    // Each is a pass over an engine's slots, on its thread.
+    static constexpr std::int64_t kDeletesPerMinute = 600;
     QuotaGroup quota;
     SoftKvBook soft_kv;
 };

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "admit/first_token.h"
 #include "admit/rate_limit_headers.h"
@@ -10,7 +11,8 @@
 namespace zerohop::admit {
 namespace {
 
-constexpr std::string_view kQuotaNames[] = {"requests", "input tokens", "output tokens"};
+constexpr std::string_view kQuotaNames[kQuotas] = {
+    "requests", "input tokens", "output tokens", "count_tokens requests", "look-ups", "deletions"};
 
 std::string shown(std::string_view text) {
     std::string out(text.substr(0, 128));
@@ -37,7 +39,7 @@ bool names_model(const std::vector<std::string>& scope, const Model& model) {
 }  // namespace
 
 HeadAdmission::~HeadAdmission() {
-    if (open_) settle(charged_.input_tokens, 0, false, last_now_);
+    if (open_) settle({.input_tokens = charged_.input_tokens}, false, last_now_);
 }
 
 std::int32_t HeadAdmission::expected_output() const {
@@ -45,6 +47,12 @@ std::int32_t HeadAdmission::expected_output() const {
     return std::max(
         hinted_tokens_,
         state.structure_lengths.estimate(structure_).value_or(state.lengths.estimate()));
+}
+
+bool HeadAdmission::output_is_a_guess() const {
+    const KeyState& state = *binding_->key_state;
+    return !state.lengths.learned() && hinted_tokens_ < LengthLearner::kPrior &&
+           !state.structure_lengths.estimate(structure_);
 }
 
 Error HeadAdmission::unknown_model(std::string_view name) const {
@@ -77,7 +85,7 @@ Status HeadAdmission::check_scope(const Model& model) const {
 
 FirstTokenPromise HeadAdmission::promise() const {
     const Lane& lane = topology().lanes()[lane_];
-    if (priority_ != Priority::kHigh || lane.ttft_p99_ms == 0 || counts_only_ ||
+    if (priority_ != Priority::kHigh || lane.ttft_p99_ms == 0 || counts_only() ||
         model_ == nullptr || !model_->gauge)
         return {};
     return {.lane = lane.name, .within_ms = lane.ttft_p99_ms};
@@ -170,8 +178,6 @@ Result<Price> HeadAdmission::admit(std::int32_t input_tokens, std::int32_t max_o
                                    WallNs wall) {
     Price price{.input_tokens = std::max(input_tokens, 0),
                 .output_tokens = std::clamp(expected_output(), 0, std::max(max_output, 0))};
-    // A long expected answer may exceed a whole minute's output quota; it is then admitted when the
-    // quota is untouched, and what it really uses is settled (and owed) at the end.
     if (Status late = check_first_token(start_ms_, input_tokens); !late) {
         for (wire::Header& h : rate_limits(now, wall))
             late.error().headers.emplace_back(std::move(h.name), std::move(h.value));
@@ -179,12 +185,19 @@ Result<Price> HeadAdmission::admit(std::int32_t input_tokens, std::int32_t max_o
     }
     const auto groups = this->groups();
     Cost cost{.input_tokens = price.input_tokens, .output_tokens = price.output_tokens};
-    for (const QuotaGroup* group : groups) {
-        const std::int64_t burst = group == nullptr ? 0 : group->burst_of(Quota::kOutputTokens);
-        if (burst != 0) cost.output_tokens = std::min(cost.output_tokens, burst);
+    std::optional<QuotaRefusal> refusal;
+    if (output_is_a_guess()) {
+        refusal = QuotaCharge::charge_what_remains(groups, cost, now);
+    } else {
+        // A long expected answer may exceed a whole minute's output quota; it is then admitted when
+        // the quota is untouched, and what it really uses is settled (and owed) at the end.
+        for (const QuotaGroup* group : groups) {
+            const std::int64_t burst = group == nullptr ? 0 : group->burst_of(Quota::kOutputTokens);
+            if (burst != 0) cost.output_tokens = std::min(cost.output_tokens, burst);
+        }
+        refusal = QuotaCharge::charge(groups, cost, {}, now);
     }
-    if (const auto refusal = QuotaCharge::charge(groups, cost, {}, now))
-        return std::unexpected(quota_error(*refusal, now, wall));
+    if (refusal) return std::unexpected(quota_error(*refusal, now, wall));
     hold_.release();
     charged_ = {.input_tokens = price.input_tokens,
                 .output_tokens = static_cast<std::int32_t>(cost.output_tokens)};
@@ -193,17 +206,25 @@ Result<Price> HeadAdmission::admit(std::int32_t input_tokens, std::int32_t max_o
     return price;
 }
 
-void HeadAdmission::settle(std::int32_t input_tokens, std::int32_t output_tokens, bool completed,
-                           MonoNs now) {
+void HeadAdmission::settle(const Usage& used, bool completed, MonoNs now) {
     if (!open_) return;
     open_ = false;
-    QuotaCharge::adjust(groups(),
-                        {.input_tokens = std::int64_t{input_tokens} - charged_.input_tokens,
-                         .output_tokens = std::int64_t{output_tokens} - charged_.output_tokens},
-                        now);
+    const std::int64_t input =
+        used.input_tokens -
+        (topology().config().count_cache_reads ? std::int64_t{0} : used.cache_read_tokens);
+    QuotaCharge::adjust(
+        groups(),
+        {.input_tokens = input - charged_.input_tokens,
+         .output_tokens = std::int64_t{used.output_tokens} - charged_.output_tokens},
+        now);
     if (!completed) return;
-    binding_->key_state->lengths.observe(output_tokens);
-    binding_->key_state->structure_lengths.observe(structure_, output_tokens);
+    binding_->key_state->lengths.observe(used.output_tokens);
+    binding_->key_state->structure_lengths.observe(structure_, used.output_tokens);
+}
+
+void HeadAdmission::refund_request(MonoNs now) {
+    if (!std::exchange(request_charged_, false)) return;
+    QuotaCharge::adjust(groups(), request_cost(class_, -1), now);
 }
 
 std::vector<wire::Header> HeadAdmission::rate_limits(MonoNs now, WallNs wall) const {
@@ -214,7 +235,7 @@ std::vector<wire::Header> HeadAdmission::rate_limits(MonoNs now, WallNs wall) co
 
 void HeadAdmission::append_rate_limits(MonoNs now, WallNs wall,
                                        std::vector<wire::Header>& out) const {
-    append_rate_limit_headers(QuotaCharge::states(groups(), now), wall, out);
+    append_rate_limit_headers(QuotaCharge::states(groups(), now), class_, wall, out);
 }
 
 }  // namespace zerohop::admit

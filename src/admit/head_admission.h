@@ -37,14 +37,20 @@ class HeadAdmission final : public api::Admission {
     const auth::KeySnapshot& keys() const { return *table_->keys; }
     const auth::KeyRecord* key() const { return binding_->key; }  // null: anonymous
     bool by_token() const { return token_ != nullptr; }
-    const Model* model() const { return model_; }      // null until a hint or choose_model named it
-    bool counts_only() const { return counts_only_; }  // count_tokens: never queued
-    std::size_t lane() const { return lane_; }         // index in topology().lanes()
+    // By the key itself: a token only narrows, also one that was asked for without a wish. Without
+    // keys it is whoever runs the server.
+    bool is_admin() const { return key() == nullptr || (key()->admin && !by_token()); }
+    const Model* model() const { return model_; }  // null until a hint or choose_model named it
+    // count_tokens: never queued, no first token to be late with.
+    bool counts_only() const { return class_ == Quota::kCounts; }
+    std::size_t lane() const { return lane_; }  // index in topology().lanes()
     Priority priority() const { return priority_; }
     bool skeleton() const { return skeleton_; }                   // x-anthropic-debug: skeleton
     std::optional<bool> buffering() const { return buffering_; }  // x-anthropic-stream-buffering
     // max(hint, learned): of the prompt's structure once that is known, else of the key.
     std::int32_t expected_output() const;
+    // Whether expected_output() is only what every new key begins with.
+    bool output_is_a_guess() const;
 
     // --- then, in this order ---------------------------------------------------------------------
     // Each chunk of the body: keeps the soft reservation.
@@ -67,10 +73,11 @@ class HeadAdmission final : public api::Admission {
                         WallNs wall);
     Status charge(std::int32_t input_tokens, std::int32_t max_output, MonoNs now,
                   WallNs wall) override;
-    // The answer ended. What was charged and not used goes back; a cancelled one pays for what it
-    // used; {0, 0} for a request that never ran. `completed` answers teach the usual length.
-    void settle(std::int32_t input_tokens, std::int32_t output_tokens, bool completed,
-                MonoNs now) override;
+    // The answer ended. What was charged and not used goes back, and what was read from the cache
+    // unless that counts; a cancelled one pays for what it used; {} for a request that never ran.
+    // `completed` answers teach the usual length.
+    void settle(const Usage& used, bool completed, MonoNs now) override;
+    void refund_request(MonoNs now) override;
 
     // anthropic-ratelimit-…: current values, for an answer whose head is sent later than decide().
     void append_rate_limits(MonoNs now, WallNs wall, std::vector<wire::Header>& out) const override;
@@ -104,7 +111,8 @@ class HeadAdmission final : public api::Admission {
     std::optional<bool> buffering_;
     std::int32_t hinted_tokens_ = 0;
     std::int64_t content_length_ = -1;
-    bool counts_only_ = false;    // count_tokens: no first token to be late with
+    Quota class_ = Quota::kRequests;  // whose meter the request was charged to
+    bool request_charged_ = false;
     std::uint32_t start_ms_ = 0;  // as last read before it was queued itself
     std::array<StructureKey, 3> structure_{};
     SoftHold hold_;

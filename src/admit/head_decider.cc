@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "auth/credential.h"
+#include "api/origin.h"
 
 namespace zerohop::admit {
 namespace {
@@ -26,6 +26,11 @@ Status check_region(const HeadAdmission& a, std::string_view region, std::string
         error.headers.emplace_back("location", there->location + std::string(target));
     }
     return std::unexpected(std::move(error));
+}
+
+bool is_ours(const Topology& topology, const wire::RequestHead& head) {
+    // Nobody's page reaches a unix socket, and its clients write any host.
+    return head.peer == "unix" || topology.is_ours(api::host_of(head.authority));
 }
 
 // A token only narrows: for one that names a region, the head may not name another.
@@ -68,6 +73,16 @@ Result<Priority> check_priority(const Binding& binding, std::optional<Priority> 
     return *wanted;
 }
 
+Error not_admin(const HeadAdmission& a) {
+    return Error{
+        .code = Code::kPermission,
+        .detail = a.by_token()
+                      ? "a token is never an admin's, whoever asked for it: use the key itself"
+                      : fmt::format("key {} is not an admin key (zerohop key create --admin)",
+                                    a.key()->id),
+        .origin = "admit"};
+}
+
 Error overloaded(std::string detail, std::int64_t retry_after_ms) {
     Error error{.code = Code::kOverloaded, .detail = std::move(detail), .origin = "admit"};
     error.retry_after_ms = std::max<std::int64_t>(retry_after_ms, 1);
@@ -102,7 +117,7 @@ HeadDecider::Route HeadDecider::route_of(const wire::RequestHead& head) {
     const std::string_view path = head.path();
     if (path == "/v1/topology" || path == "/v1/config/reload") return Route::kAdmin;
     if (path == "/v1/auth/token") return Route::kToken;
-    return head.method == "POST" ? Route::kWork : Route::kOther;
+    return head.method == "POST" ? Route::kWork : Route::kLookup;
 }
 
 HeadDecider::Now HeadDecider::now_of(const wire::RequestHead& head) const {
@@ -112,23 +127,43 @@ HeadDecider::Now HeadDecider::now_of(const wire::RequestHead& head) const {
             .wall = clocks_.wall ? clocks_.wall() : wall_now()};
 }
 
-Result<std::unique_ptr<HeadAdmission>> HeadDecider::identify(Mine& mine, const HeadFields& fields,
+Result<std::unique_ptr<HeadAdmission>> HeadDecider::identify(Mine& mine,
+                                                             const wire::RequestHead& head,
+                                                             const HeadFields& fields,
                                                              WallNs wall) {
     const std::shared_ptr<const AdmitTable>& table = mine.reader.get(table_);
-    const auth::KeySnapshot& keys = *table->keys;
-    if (keys.empty()) return std::make_unique<HeadAdmission>(table, table->anonymous, nullptr);
+    if (table->keys->empty()) {
+        if (!is_ours(*table->topology, head))
+            return fail(Code::kMisdirected, "admit",
+                        fmt::format("this server has no keys, so it answers to localhost only, not "
+                                    "to \"{}\": add that name to server.names, or make a key "
+                                    "(zerohop key create)",
+                                    printable(api::host_of(head.authority))));
+        return std::make_unique<HeadAdmission>(table, table->anonymous, nullptr);
+    }
     if (fields.two_keys)
         return fail(Code::kAuthentication, "admit",
                     "x-api-key or authorization was sent twice with different values");
-    const auto credential = auth::pick_credential(fields.x_api_key, fields.authorization);
-    if (!credential) return std::unexpected(credential.error());
-    if (!credential->is_token) {
-        const auth::KeyRecord* key = keys.find_by_secret(credential->text, wall);
+    const auto credentials = auth::read_credentials(fields.x_api_key, fields.authorization);
+    if (!credentials) return std::unexpected(credentials.error());
+    auto first = whose(table, mine.verifier, credentials->first, wall);
+    if (first || !credentials->second) return first;
+    auto second = whose(table, mine.verifier, *credentials->second, wall);
+    // Of two refusals the one that a new token cures.
+    return second || credentials->second->is_token ? std::move(second) : std::move(first);
+}
+
+Result<std::unique_ptr<HeadAdmission>> HeadDecider::whose(
+    const std::shared_ptr<const AdmitTable>& table, auth::TokenVerifier& verifier,
+    const auth::Credential& credential, WallNs wall) {
+    const auth::KeySnapshot& keys = *table->keys;
+    if (!credential.is_token) {
+        const auth::KeyRecord* key = keys.find_by_secret(credential.text, wall);
         if (key == nullptr) return std::unexpected(auth::invalid_key());
         return std::make_unique<HeadAdmission>(table, table->bindings[keys.index_of(*key)],
                                                nullptr);
     }
-    auto token = mine.verifier.check(keys, credential->text, wall);
+    auto token = verifier.check(keys, credential.text, wall);
     if (!token) return std::unexpected(std::move(token).error());
     std::shared_ptr<void>& attachment = *token->attachment;
     if (!attachment) attachment = book_.token_state(*token->claims, wall);
@@ -138,10 +173,6 @@ Result<std::unique_ptr<HeadAdmission>> HeadDecider::identify(Mine& mine, const H
 
 Status HeadDecider::place(HeadAdmission& a, const Hints& hints,
                           const wire::RequestHead& head) const {
-    const std::string_view granted = a.token_ ? std::string_view(a.token_->region) : "";
-    if (Status s = check_token_region(granted, hints.region); !s) return s;
-    const std::string_view region = hints.region.empty() ? granted : hints.region;
-    if (Status s = check_region(a, region, head.target); !s) return s;
     if (!hints.model.empty()) {
         const Model* model = a.topology().find_model(hints.model);
         if (model == nullptr) return std::unexpected(a.unknown_model(hints.model));
@@ -157,7 +188,6 @@ Status HeadDecider::place(HeadAdmission& a, const Hints& hints,
     a.priority_ = *priority;
     a.hinted_tokens_ = hints.tokens.value_or(0);
     a.content_length_ = head.content_length;
-    a.counts_only_ = head.path() == "/v1/messages/count_tokens";
     return {};
 }
 
@@ -169,11 +199,22 @@ Status HeadDecider::charge(HeadAdmission& a, const wire::RequestHead& head, Now 
             fmt::format("the body is {} bytes long, the limit is {}", head.content_length, cap));
     if (Status s = check_load(a); !s) return s;
     if (Status s = a.check_first_token_now(); !s) return s;
+    if (a.counts_only()) return charge_request(a, {}, now);
     return charge_request(a, {.input_tokens = 1, .output_tokens = 1}, now);
 }
 
-Status HeadDecider::charge_request(const HeadAdmission& a, const Cost& probe, Now now) const {
-    if (const auto refusal = QuotaCharge::charge(a.groups(), {.requests = 1}, probe, now.mono))
+Status HeadDecider::charge_request(HeadAdmission& a, const Cost& probe, Now now) const {
+    if (const auto refusal =
+            QuotaCharge::charge(a.groups(), request_cost(a.class_), probe, now.mono))
+        return std::unexpected(a.quota_error(*refusal, now.mono, now.wall));
+    a.request_charged_ = true;
+    return {};
+}
+
+Status HeadDecider::charge_lookup(HeadAdmission& a, bool deletes, Now now) const {
+    Cost cost = request_cost(Quota::kLookups);
+    cost.deletes = deletes ? 1 : 0;
+    if (const auto refusal = QuotaCharge::charge(a.groups(), cost, {}, now.mono))
         return std::unexpected(a.quota_error(*refusal, now.mono, now.wall));
     return {};
 }
@@ -200,7 +241,7 @@ Result<std::unique_ptr<HeadAdmission>> HeadDecider::decide_head(const wire::Requ
     Mine& mine = mine_.get();
     const Now now = now_of(head);
     const HeadFields fields = scan_head(head);
-    auto admission = identify(mine, fields, now.wall);
+    auto admission = identify(mine, head, fields, now.wall);
     if (!admission) return admission;
     HeadAdmission& a = **admission;
     a.last_now_ = now.mono;
@@ -213,11 +254,22 @@ Result<std::unique_ptr<HeadAdmission>> HeadDecider::decide_head(const wire::Requ
     if (!hints) return std::unexpected(hints.error());
     a.skeleton_ = hints->skeleton;
     a.buffering_ = hints->buffering;
-    if (route == Route::kAdmin && a.key() != nullptr && !a.key()->admin)
-        return fail(
-            Code::kPermission, "admit",
-            fmt::format("key {} is not an admin key (zerohop key create --admin)", a.key()->id));
-    if (route != Route::kWork) return admission;
+    const std::string_view granted = a.token_ ? std::string_view(a.token_->region) : "";
+    Status placed = check_token_region(granted, hints->region);
+    if (placed)
+        placed = check_region(a, hints->region.empty() ? granted : hints->region, head.target);
+    if (!placed) return std::unexpected(std::move(placed).error());
+    if (route == Route::kAdmin) {
+        if (!a.is_admin()) return std::unexpected(not_admin(a));
+        return admission;
+    }
+    if (route == Route::kLookup) {
+        a.class_ = Quota::kLookups;
+        if (Status s = charge_lookup(a, head.method == "DELETE", now); !s)
+            return std::unexpected(std::move(s).error());
+        return admission;
+    }
+    if (head.path() == "/v1/messages/count_tokens") a.class_ = Quota::kCounts;
     if (Status s = place(a, *hints, head); !s) return std::unexpected(std::move(s).error());
     if (Status s = charge(a, head, now); !s) return std::unexpected(std::move(s).error());
     reserve(a, head, now.mono);
@@ -232,11 +284,9 @@ Result<api::HeadDecision> HeadDecider::decide(const wire::RequestHead& head) {
     if (const auth::KeyRecord* key = a.key()) {
         decision.principal.workspace = key->workspace;
         decision.principal.key_id = key->id;
-        decision.principal.admin = key->admin;
-    } else {
-        decision.principal.admin = true;  // loopback only: whoever runs the server
     }
-    if (const Route route = route_of(head); route == Route::kWork || route == Route::kToken) {
+    decision.principal.admin = a.is_admin();
+    if (route_of(head) != Route::kAdmin) {
         const Now now = now_of(head);
         decision.response_headers.reserve(12);
         a.append_rate_limits(now.mono, now.wall, decision.response_headers);

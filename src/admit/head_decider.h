@@ -15,9 +15,13 @@
 //                                                  table
 //     control      sweep(now)                      once a second: soft reservations lapse
 //
-// /v1/topology and /v1/config/reload need an admin key. `POST` to anything else is work, but to
-// /v1/auth/token, which looks at no hint; both are charged one request and answer with the
-// anthropic-ratelimit headers. The rest is only identified.
+// /v1/topology and /v1/config/reload need an admin key, not a token of one. `POST` to anything else
+// is work, but to /v1/auth/token, which looks at no hint; both are charged one request. The rest
+// are look-ups, charged one of those, and deletions. Each class answers with its
+// anthropic-ratelimit headers. Whom a token may ask, and where, holds for all of them.
+//
+// Without keys everybody is let in who calls this machine by a name of its own: with DNS rebinding
+// a web page anywhere can ask under a name of its own choice.
 //
 // Threads: decide() on any I/O thread, concurrently, without blocking (short mutexes on quotas);
 // the rest on the control thread. The decider outlives all admissions' exchanges only by
@@ -30,6 +34,7 @@
 #include "admit/admit_table.h"
 #include "admit/head_admission.h"
 #include "api/head_policy.h"
+#include "auth/credential.h"
 #include "base/per_thread.h"
 #include "base/published.h"
 
@@ -69,15 +74,19 @@ class HeadDecider : public api::HeadPolicy {
         MonoNs mono;
         WallNs wall;
     };
-    enum class Route : std::uint8_t { kWork, kAdmin, kToken, kOther };
+    enum class Route : std::uint8_t { kWork, kAdmin, kToken, kLookup };
     static Route route_of(const wire::RequestHead& head);
     Now now_of(const wire::RequestHead& head) const;
-    Result<std::unique_ptr<HeadAdmission>> identify(Mine& mine, const HeadFields& fields,
-                                                    WallNs wall);
+    Result<std::unique_ptr<HeadAdmission>> identify(Mine& mine, const wire::RequestHead& head,
+                                                    const HeadFields& fields, WallNs wall);
+    Result<std::unique_ptr<HeadAdmission>> whose(const std::shared_ptr<const AdmitTable>& table,
+                                                 auth::TokenVerifier& verifier,
+                                                 const auth::Credential& credential, WallNs wall);
     Status place(HeadAdmission& a, const Hints& hints, const wire::RequestHead& head) const;
     Status charge(HeadAdmission& a, const wire::RequestHead& head, Now now) const;
-    // One request; `probe` must be admissible too.
-    Status charge_request(const HeadAdmission& a, const Cost& probe, Now now) const;
+    // One request of its class; `probe` must be admissible too.
+    Status charge_request(HeadAdmission& a, const Cost& probe, Now now) const;
+    Status charge_lookup(HeadAdmission& a, bool deletes, Now now) const;
     void reserve(HeadAdmission& a, const wire::RequestHead& head, MonoNs now) const;
 
     const Clocks clocks_;

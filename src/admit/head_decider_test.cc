@@ -59,8 +59,11 @@ class Decider : public ::testing::Test {
     static wire::RequestHead head(std::string_view secret, std::vector<wire::Header> more = {},
                                   std::string target = "/v1/messages") {
         wire::RequestHead h;
-        h.method = target == "/v1/topology" || target == "/v1/models" ? "GET" : "POST";
+        const bool reads =
+            target == "/v1/topology" || target == "/v1/models" || target.starts_with("/v1/cache");
+        h.method = reads ? "GET" : "POST";
         h.target = std::move(target);
+        h.authority = "localhost:8080";
         h.content_length = 400;
         h.headers = {{"host", "localhost"}, {"anthropic-version", "2023-06-01"}};
         if (!secret.empty()) h.headers.push_back({"x-api-key", std::string(secret)});
@@ -131,6 +134,98 @@ TEST_F(Decider, WithoutKeysEverybodyIsAnonymous) {
     EXPECT_EQ(d.principal.key_id, "");
     EXPECT_EQ(d.principal.workspace, "default");
     EXPECT_TRUE(d.response_headers.empty());
+}
+
+// DNS rebinding: any page can give a name of its own this machine's address.
+TEST_F(Decider, WithoutKeysOnlyNamesOfThisMachineAreAnswered) {
+    content_.keys.clear();
+    config_.server_names = {"llm.home.arpa"};
+    build();
+    for (const char* path :
+         {"/v1/messages", "/v1/messages/count_tokens", "/v1/cache/warmup", "/v1/cache",
+          "/v1/cache/0-7", "/v1/models", "/v1/topology", "/v1/config/reload", "/v1/auth/token"}) {
+        auto h = head("", {}, path);
+        for (const char* ours : {"localhost", "127.0.0.1:8080", "[::1]:1", "LLM.home.arpa:443"}) {
+            h.authority = ours;
+            allowed(h);
+        }
+        for (const char* other : {"evil.example:8080", "0.0.0.0:8080", "localhost.evil.example"}) {
+            h.authority = other;
+            const Error e = refused(h);
+            EXPECT_EQ(e.code, Code::kMisdirected) << path;
+            EXPECT_NE(e.detail.find("server.names"), std::string::npos) << e.detail;
+        }
+    }
+    auto h = head("");
+    h.authority = "evil.example";
+    h.peer = "unix";
+    allowed(h);
+    SetUp();  // keys: who has one may call the server what they like
+    h = head(plain_.secret);
+    h.authority = "evil.example";
+    allowed(h);
+}
+
+TEST_F(Decider, TheCredentialThatIsValidHereCounts) {
+    const std::string token = token_for(plain_);
+    const auto who = [&](const std::string& key, const std::string& bearer) {
+        return allowed(head("", {{"x-api-key", key}, {"authorization", "Bearer " + bearer}}))
+            .principal.key_id;
+    };
+    EXPECT_EQ(who("sk-another-services", boss_.secret), boss_.record.id);
+    EXPECT_EQ(who(boss_.secret, "another-services"), boss_.record.id);
+    EXPECT_EQ(who("sk-another-services", token), plain_.record.id);
+    EXPECT_EQ(who("v4.local.another", boss_.secret), boss_.record.id);
+    EXPECT_EQ(who(plain_.secret, boss_.secret), plain_.record.id);  // both: x-api-key
+    EXPECT_EQ(who(token, boss_.secret), plain_.record.id);
+    const auto both_bad = [&](const std::string& key, const std::string& bearer) {
+        return refused(head("", {{"x-api-key", key}, {"authorization", "Bearer " + bearer}}));
+    };
+    EXPECT_FALSE(both_bad("sk-other", "another").retry_after_ms);
+    wall_ = kWall + 301 * kNsPerSec;
+    EXPECT_EQ(both_bad("sk-other", token).detail, auth::expired_token().detail);
+    EXPECT_EQ(both_bad(token, "sk-other").detail, auth::expired_token().detail);
+}
+
+TEST_F(Decider, AnyModelNameWorksForThoseWhoWantIt) {
+    config_.models[0].aliases = {"claude-*"};
+    config_.models[1].fallback = true;
+    decider_->install(snapshot(), *Topology::make(config_));
+    const auto model = [&](const auth::KeyWithSecret& key, const char* hint, const char* body) {
+        auto d = allowed(head(key.secret, {{"x-anthropic-early-hint", hint}}));
+        const auto chosen = admission_of(d.admission.get())->choose_model(body);
+        return chosen ? (*chosen)->id : chosen.error().detail;
+    };
+    EXPECT_EQ(model(plain_, "model=claude-x", "CLAUDE-y"), "big");
+    EXPECT_EQ(model(plain_, "model=gpt-4o", "o3"), "small");
+    EXPECT_EQ(model(plain_, "", "gpt-4o"), "small");
+    EXPECT_NE(model(plain_, "model=claude-x", "gpt-4o").find("is not the model of"),
+              std::string::npos);
+    EXPECT_EQ(refused(head(narrow_.secret, {{"x-anthropic-early-hint", "model=claude-x"}})).code,
+              Code::kPermission);
+    // Scopes are over models, whatever name was asked for.
+    auto d = allowed(head(plain_.secret, {}, "/v1/auth/token"));
+    const auto claims = [&](const char* wish) {
+        const auto answer = answer_token_request(*admission_of(d.admission.get()), wish, wall_);
+        return answer ? nlohmann::json::parse(*answer)["claims"]["model_scope"].dump()
+                      : answer.error().detail;
+    };
+    EXPECT_EQ(claims(R"({"model_scope":["claude-x","claude-y","BIG"]})"), R"(["big"])");
+    EXPECT_EQ(claims(R"({"model_scope":["gpt-4o"]})"), R"(["small"])");
+    // A key of a name that nobody has is no key of the fallback.
+    const auth::KeyWithSecret gone = make({.workspace = "g", .models = {"gone"}});
+    const auth::KeyWithSecret alias = make({.workspace = "g", .models = {"claude-sonnet-4"}});
+    decider_->install(snapshot(), *Topology::make(config_));
+    auto by_gone = allowed(head(gone.secret));
+    HeadAdmission* a = admission_of(by_gone.admission.get());
+    EXPECT_EQ(a->choose_model("gone").error().code, Code::kPermission);
+    EXPECT_FALSE(a->may_use("small"));
+    EXPECT_EQ(model(alias, "model=claude-other", "big"), "big");
+    auto by_token = allowed(head(token_for(alias)));
+    EXPECT_TRUE(admission_of(by_token.admission.get())->may_use("big"));
+    EXPECT_FALSE(admission_of(by_token.admission.get())->may_use("small"));
+    auto nothing = allowed(head(token_for(gone)));
+    EXPECT_FALSE(admission_of(nothing.admission.get())->may_use("small"));
 }
 
 TEST_F(Decider, HintChoosesInstanceLaneAndPriority) {
@@ -244,8 +339,14 @@ TEST_F(Decider, RequestQuotaAndItsHeaders) {
                             ": the limit of 5 requests per minute is reached; try again in 12 s");
     EXPECT_EQ(e.retry_after_ms, 12'000);
     EXPECT_EQ(value(e, "anthropic-ratelimit-requests-remaining"), "0");
-    // Other routes are not charged.
-    allowed(head(plain_.secret, {}, "/v1/models"));
+    // Counting and looking up have the same limit for themselves.
+    for (const char* apart : {"/v1/models", "/v1/messages/count_tokens"}) {
+        for (int left = 4; left >= 0; --left)
+            EXPECT_EQ(value(allowed(head(plain_.secret, {}, apart)).response_headers,
+                            "anthropic-ratelimit-requests-remaining"),
+                      std::to_string(left));
+        EXPECT_EQ(refused(head(plain_.secret, {}, apart)).code, Code::kRateLimited);
+    }
     mono_ = kMono + 12 * kNsPerSec;
     allowed(head(plain_.secret));
     EXPECT_EQ(refused(head(plain_.secret)).code, Code::kRateLimited);
@@ -266,19 +367,19 @@ TEST_F(Decider, TokensAreChargedAtAdmissionAndSettled) {
     EXPECT_EQ(remaining("input-tokens"), "700");
     EXPECT_EQ(remaining("output-tokens"), "100");
     // A second one does not fit beside it.
-    auto d2 = allowed(head(plain_.secret));
+    auto d2 = allowed(head(plain_.secret, {{"x-anthropic-rate-hint", "tokens=256"}}));
     HeadAdmission* b = admission_of(d2.admission.get());
     const auto refusal = b->admit(100, 10'000, mono_, wall_);
     ASSERT_FALSE(refusal);
     EXPECT_EQ(refusal.error().code, Code::kRateLimited);
     EXPECT_NE(refusal.error().detail.find("600 output tokens per minute"), std::string::npos);
     // Cancelled after 40 tokens: pays for those.
-    a->settle(300, 40, false, mono_);
-    a->settle(300, 400, false, mono_);  // once only
+    a->settle({.input_tokens = 300, .output_tokens = 40}, false, mono_);
+    a->settle({.input_tokens = 300, .output_tokens = 400}, false, mono_);  // once only
     EXPECT_EQ(remaining("input-tokens"), "700");
     EXPECT_EQ(remaining("output-tokens"), "560");
     ASSERT_TRUE(b->admit(100, 10'000, mono_, wall_));
-    b->settle(0, 0, false, mono_);  // never ran
+    b->settle({}, false, mono_);  // never ran
     EXPECT_EQ(remaining("input-tokens"), "700");
     EXPECT_EQ(remaining("output-tokens"), "560");
 }
@@ -293,13 +394,81 @@ TEST_F(Decider, AbandonedAdmissionGivesItsOutputBack) {
     EXPECT_EQ(value(d.response_headers, "anthropic-ratelimit-output-tokens-remaining"), "600");
 }
 
+// FAULTS' small quota: what nobody knows of an answer's length takes no more than there is.
+TEST_F(Decider, ASmallOutputQuotaIsUsedUp) {
+    const auth::KeyWithSecret key =
+        make({.workspace = "o", .limits = {.requests = 100, .output_tokens = 200}});
+    decider_->install(snapshot(), *Topology::make(config_));
+    const auto ask = [&](std::int32_t max_output, std::int32_t used) {
+        auto d = allowed(head(key.secret));
+        HeadAdmission* a = admission_of(d.admission.get());
+        const bool good = a->admit(1, max_output, mono_, wall_).has_value();
+        if (good) a->settle({.input_tokens = 1, .output_tokens = used}, true, mono_);
+        return good;
+    };
+    for (int i = 0; i < 20; ++i) EXPECT_TRUE(ask(4096, 5)) << i;
+    // 100 remain, and what answers are long is known by now; a few tokens are charged.
+    auto d = allowed(head(key.secret));
+    HeadAdmission* a = admission_of(d.admission.get());
+    EXPECT_TRUE(a->admit(1, 4096, mono_, wall_));
+    EXPECT_TRUE(ask(4096, 90));
+    EXPECT_TRUE(ask(5, 5));  // the last five
+    EXPECT_EQ(refused(head(key.secret)).code, Code::kRateLimited);
+}
+
+TEST_F(Decider, WhatTheCacheGaveIsNoInput) {
+    const std::vector<wire::Header> hint = {{"x-anthropic-rate-hint", "tokens=1"}};
+    const auto left_after = [&] {
+        auto d = allowed(head(plain_.secret, hint));
+        HeadAdmission* a = admission_of(d.admission.get());
+        EXPECT_TRUE(a->admit(300, 1, mono_, wall_));
+        a->settle({.input_tokens = 300, .cache_read_tokens = 290, .output_tokens = 1}, true, mono_);
+        std::vector<wire::Header> headers;
+        a->append_rate_limits(mono_, wall_, headers);
+        return value(headers, "anthropic-ratelimit-input-tokens-remaining");
+    };
+    EXPECT_EQ(left_after(), "990");
+    config_.count_cache_reads = true;
+    decider_->install(snapshot(), *Topology::make(config_));
+    EXPECT_EQ(left_after(), "690");
+}
+
+TEST_F(Decider, RefusedForWhatItSaysCostsNoRequest) {
+    for (const char* path : {"/v1/messages", "/v1/messages/count_tokens", "/v1/auth/token"})
+        for (int i = 0; i < 20; ++i) {
+            auto d = allowed(head(plain_.secret, {}, path));
+            d.admission->refund_request(mono_);
+            d.admission->refund_request(mono_);  // once only
+        }
+    EXPECT_EQ(value(allowed(head(plain_.secret)).response_headers,
+                    "anthropic-ratelimit-requests-remaining"),
+              "4");
+}
+
+TEST_F(Decider, DeletionsAreBoundedWithoutAnyLimit) {
+    const auth::KeyWithSecret key = make({.workspace = "free"});
+    const auth::KeyWithSecret other = make({.workspace = "free2"});
+    decider_->install(snapshot(), *Topology::make(config_));
+    const auto deletes = [&](const auth::KeyWithSecret& who) {
+        auto h = head(who.secret, {}, "/v1/cache");
+        h.method = "DELETE";
+        return decider_->decide(h).has_value();
+    };
+    for (int i = 0; i < WorkspaceState::kDeletesPerMinute; ++i) ASSERT_TRUE(deletes(key));
+    EXPECT_FALSE(deletes(key));
+    EXPECT_TRUE(deletes(other));
+    for (int i = 0; i < 2000; ++i) allowed(head(key.secret, {}, "/v1/cache"));
+    mono_ += kNsPerSec / 10;
+    EXPECT_TRUE(deletes(key));
+}
+
 TEST_F(Decider, UnderdeclaredHintGainsNothing) {
     auto d = allowed(head(boss_.secret, {{"x-anthropic-rate-hint", "tokens=1"}}));
     HeadAdmission* a = admission_of(d.admission.get());
     EXPECT_EQ(a->expected_output(), LengthLearner::kPrior);
     for (int i = 0; i < 20; ++i) {
         ASSERT_TRUE(a->admit(1, 100'000, mono_, wall_));
-        a->settle(1, 4000, true, mono_);
+        a->settle({.input_tokens = 1, .output_tokens = 4000}, true, mono_);
     }
     EXPECT_GE(a->expected_output(), 4000);
     EXPECT_EQ(a->admit(1, 10, mono_, wall_)->output_tokens, 10);  // never more than max_tokens
@@ -316,7 +485,7 @@ TEST_F(Decider, HugeRequestsAreRefusedForGoodOrAdmittedAlone) {
     const auto price = a->admit(10, 32'000, mono_, wall_);
     ASSERT_TRUE(price);
     EXPECT_EQ(price->output_tokens, 30'000);
-    a->settle(10, 900, true, mono_);
+    a->settle({.input_tokens = 10, .output_tokens = 900}, true, mono_);
     const auto owing = refused(head(plain_.secret));
     EXPECT_EQ(owing.code, Code::kRateLimited);
     EXPECT_NE(owing.detail.find("output tokens"), std::string::npos);
@@ -336,7 +505,7 @@ TEST_F(Decider, FullQueueIs529AtTheHeadAndCostsNothing) {
     allowed(head(boss_.secret, other_lane));  // has a queue of its own
     gauge.lanes[0].full = false;
     const auto d = allowed(head(plain_.secret, hint));
-    EXPECT_EQ(value(d.response_headers, "anthropic-ratelimit-requests-remaining"), "3");
+    EXPECT_EQ(value(d.response_headers, "anthropic-ratelimit-requests-remaining"), "4");
 }
 
 TEST_F(Decider, HighPriorityIsRefusedRatherThanLate) {
@@ -535,6 +704,39 @@ TEST_F(Decider, ATokensRegionIsNotForTheHeadToChange) {
                       {"x-anthropic-early-hint", "region=eu"}}));  // for anywhere
 }
 
+TEST_F(Decider, TokensAreNarrowedOnEveryRoute) {
+    const std::string there = token_for(boss_, R"({"region_hint":"us"})");
+    const std::string here = token_for(boss_, R"({"region_hint":"eu"})");
+    const std::string small = token_for(boss_, R"({"model_scope":["small"]})");
+    for (const char* path : {"/v1/messages", "/v1/messages/count_tokens", "/v1/cache/warmup",
+                             "/v1/cache", "/v1/cache/0-7", "/v1/models", "/v1/models/big"})
+        for (const char* method : {"GET", "DELETE", "POST"}) {
+            auto h = head(there, {}, path);
+            h.method = method;
+            const Error e = refused(h);
+            EXPECT_EQ(e.code, Code::kMisdirected) << method << path;
+            EXPECT_EQ(value(e, "location"), "https://us.example" + std::string(path));
+            h = head(small, {}, path);
+            h.method = method;
+            const auto d = allowed(h);
+            EXPECT_FALSE(d.principal.admin);
+            EXPECT_TRUE(d.admission->may_use("small"));
+            EXPECT_FALSE(d.admission->may_use("big"));
+            h = head(here, {{"x-anthropic-early-hint", "region=us"}}, path);
+            h.method = method;
+            EXPECT_EQ(refused(h).code, Code::kPermission);
+        }
+    // An admin is who has the key: its tokens are not, also those that narrow nothing.
+    const std::string whole = token_for(boss_);
+    EXPECT_FALSE(allowed(head(whole, {}, "/v1/cache")).principal.admin);
+    for (const char* path : {"/v1/topology", "/v1/config/reload"}) {
+        const Error e = refused(head(whole, {}, path));
+        EXPECT_EQ(e.code, Code::kPermission);
+        EXPECT_NE(e.detail.find("use the key itself"), std::string::npos) << e.detail;
+        EXPECT_TRUE(allowed(head(boss_.secret, {}, path)).principal.admin);
+    }
+}
+
 TEST_F(Decider, TokenWishesThatCannotBe) {
     auto d = allowed(head(narrow_.secret, {}, "/v1/auth/token"));
     const HeadAdmission& who = *admission_of(d.admission.get());
@@ -580,7 +782,7 @@ TEST_F(Decider, TokensEndWithTimeAndWithTheirKey) {
     HeadAdmission* a = admission_of(running.admission.get());
     EXPECT_TRUE(a->choose_model("big"));
     EXPECT_TRUE(a->admit(10, 10, mono_, wall_));
-    a->settle(10, 5, true, mono_);
+    a->settle({.input_tokens = 10, .output_tokens = 5}, true, mono_);
 }
 
 TEST_F(Decider, ReloadKeepsQuotasAndRunningAdmissions) {

@@ -45,6 +45,8 @@ void LengthLearner::observe(std::int32_t output_tokens) {
     while (bucket + 1 < kBuckets && below + weight_[bucket] < kQuantile * total_)
         below += weight_[bucket++];
     estimate_.store(upper_edge(bucket), std::memory_order_relaxed);
+    // The prior, whose weight is 1 or, by now, less, no longer reaches the quantile by itself.
+    if (total_ - 1 >= kQuantile * total_) learned_.store(true, std::memory_order_relaxed);
 }
 
 void StructureLengths::observe(std::span<const StructureKey> structure,

@@ -1,7 +1,7 @@
 // LengthLearner: how long a key's answers usually are, for pricing and ordering.
 //
 // The 80 % quantile of recent output lengths, from a histogram whose old samples fade (half-life
-// ~35 requests). Starts at a prior that two real samples outweigh. Threads: observe() any (a
+// ~35 requests). Starts at a prior that four real samples outweigh. Threads: observe() any (a
 // mutex); estimate() any, one relaxed load. Nothing fails.
 #pragma once
 
@@ -24,6 +24,8 @@ class LengthLearner {
     LengthLearner();
     void observe(std::int32_t output_tokens);
     std::int32_t estimate() const { return estimate_.load(std::memory_order_relaxed); }
+    // Whether the estimate is answers' and not the prior's.
+    bool learned() const { return learned_.load(std::memory_order_relaxed); }
 
   private:
     // Four buckets per power of two up to 2^20: an estimate is at most 25 % too high, never too
@@ -37,6 +39,7 @@ class LengthLearner {
     double total_ = 0;
     double next_ = 1;  // weight of the next sample; grows, so that old ones fade
     std::atomic<std::int32_t> estimate_{kPrior};
+    std::atomic<bool> learned_{false};
 };
 
 // The same for prompts of one structure (request.h), within a key: the first of its structure keys

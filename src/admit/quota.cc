@@ -16,14 +16,36 @@ std::int64_t divide(Wide value, std::int64_t by) {
     return static_cast<std::int64_t>(value / by);
 }
 
-std::int64_t limit_of(const Limits& limits, std::size_t quota) {
-    return quota == 0 ? limits.requests : quota == 1 ? limits.input_tokens : limits.output_tokens;
+std::int64_t limit_of(const Limits& limits, Quota quota) {
+    switch (quota) {
+        case Quota::kInputTokens:
+            return limits.input_tokens;
+        case Quota::kOutputTokens:
+            return limits.output_tokens;
+        default:
+            return limits.requests;
+    }
 }
 
 }  // namespace
 
+std::int64_t Cost::of(Quota q) const {
+    const std::array<std::int64_t, kQuotas> all = {requests, input_tokens, output_tokens,
+                                                   counts,   lookups,      deletes};
+    return all[static_cast<std::size_t>(q)];
+}
+
+Cost request_cost(Quota request_class, std::int64_t n) {
+    Cost cost;
+    (request_class == Quota::kCounts    ? cost.counts
+     : request_class == Quota::kLookups ? cost.lookups
+                                        : cost.requests) = n;
+    return cost;
+}
+
 void Meter::set_limit(std::int64_t limit_per_minute, std::int64_t burst) {
     limit_ = std::clamp<std::int64_t>(limit_per_minute, 0, auth::kMaxLimit);
+    if (limit_ != 0) rate_ = limit_;
     burst_ = burst > 0 ? std::min(burst, auth::kMaxLimit) : limit_;
 }
 
@@ -31,7 +53,7 @@ Meter::Wide Meter::capacity() const { return Wide{burst_} * kUnit; }
 
 void Meter::advance(MonoNs elapsed) {
     if (backlog_ == 0) return;
-    backlog_ = std::max<Wide>(0, backlog_ - Wide{elapsed} * limit_);
+    backlog_ = std::max<Wide>(0, backlog_ - Wide{elapsed} * rate_);
 }
 
 bool Meter::admits(std::int64_t cost) const {
@@ -57,15 +79,17 @@ MonoNs Meter::until_admits(std::int64_t cost) const {
 MonoNs Meter::until_full() const { return limit_ == 0 ? 0 : divide(backlog_ + limit_ - 1, limit_); }
 
 QuotaGroup::QuotaGroup(std::string scope, std::string name, const Limits& limits,
-                       const Limits& burst)
+                       const Limits& burst, std::int64_t deletes)
     : scope_(std::move(scope)), name_(std::move(name)) {
     set_limits(limits, burst);
+    meters_[static_cast<std::size_t>(Quota::kDeletes)].set_limit(deletes, 0);
 }
 
 void QuotaGroup::set_limits(const Limits& limits, const Limits& burst) {
     const std::scoped_lock lock(mutex_);
-    for (std::size_t q = 0; q < kQuotas; ++q)
-        meters_[q].set_limit(limit_of(limits, q), limit_of(burst, q));
+    for (std::size_t q = 0; q < static_cast<std::size_t>(Quota::kDeletes); ++q)
+        meters_[q].set_limit(limit_of(limits, static_cast<Quota>(q)),
+                             limit_of(burst, static_cast<Quota>(q)));
 }
 
 std::int64_t QuotaGroup::burst_of(Quota quota) const {
@@ -116,10 +140,26 @@ class QuotaCharge::Locked {
 std::optional<QuotaRefusal> QuotaCharge::charge(const Groups& groups, const Cost& cost,
                                                 const Cost& probe, MonoNs now) {
     Locked locked(groups, now);
+    return charge_locked(locked, cost, probe);
+}
+
+std::optional<QuotaRefusal> QuotaCharge::charge_what_remains(const Groups& groups, Cost& cost,
+                                                             MonoNs now) {
+    Locked locked(groups, now);
+    locked.each([&cost](const QuotaGroup&, Quota quota, const Meter& meter) {
+        if (quota == Quota::kOutputTokens && cost.output_tokens > 0)
+            cost.output_tokens =
+                std::min(cost.output_tokens, std::max<std::int64_t>(1, meter.remaining()));
+    });
+    return charge_locked(locked, cost, {});
+}
+
+std::optional<QuotaRefusal> QuotaCharge::charge_locked(Locked& locked, const Cost& cost,
+                                                       const Cost& probe) {
     std::optional<QuotaRefusal> refusal;
     locked.each([&](const QuotaGroup& group, Quota quota, const Meter& meter) {
         const std::int64_t need = std::max(cost.of(quota), probe.of(quota));
-        if (meter.admits(need)) return;
+        if (need == 0 || meter.admits(need)) return;  // what is owed elsewhere holds up nothing
         const MonoNs retry = meter.until_admits(need);
         const bool longer =
             !refusal || retry < 0 || (refusal->retry_in_ns >= 0 && retry > refusal->retry_in_ns);

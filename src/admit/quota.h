@@ -1,5 +1,9 @@
 // Quotas: requests, input tokens and output tokens per minute of a key, a workspace or a token.
 //
+// Counting tokens and looking up (models, caches) have meters of their own with the limit of
+// requests, so that neither takes from messages; what a workspace deletes is bounded even where it
+// has no limits.
+//
 // Each is a GCRA meter, kept as the backlog it stands for: `backlog` units not yet earned back fall
 // by limit per minute, and a cost is admitted when backlog + cost ≤ burst. Held exactly, in units
 // of 1/60e9 (unit·minute per nanosecond), so that over any Δt from a full bucket precisely burst +
@@ -24,19 +28,27 @@ namespace zerohop::admit {
 
 using auth::Limits;
 
-enum class Quota : std::uint8_t { kRequests, kInputTokens, kOutputTokens };
-inline constexpr std::size_t kQuotas = 3;
+enum class Quota : std::uint8_t {
+    kRequests,
+    kInputTokens,
+    kOutputTokens,
+    kCounts,
+    kLookups,
+    kDeletes,
+};
+inline constexpr std::size_t kQuotas = 6;
 
 struct Cost {
     std::int64_t requests = 0;
     std::int64_t input_tokens = 0;
     std::int64_t output_tokens = 0;
-    std::int64_t of(Quota q) const {
-        return q == Quota::kRequests      ? requests
-               : q == Quota::kInputTokens ? input_tokens
-                                          : output_tokens;
-    }
+    std::int64_t counts = 0;
+    std::int64_t lookups = 0;
+    std::int64_t deletes = 0;
+    std::int64_t of(Quota q) const;
 };
+// n requests of a class: kRequests, kCounts or kLookups.
+Cost request_cost(Quota request_class, std::int64_t n = 1);
 
 // One meter. Not thread-safe by itself; pure arithmetic, tested alone.
 class Meter {
@@ -59,14 +71,16 @@ class Meter {
     Wide capacity() const;
     std::int64_t limit_ = 0;  // 0: unlimited
     std::int64_t burst_ = 0;
+    std::int64_t rate_ = 0;  // the last limit there was: what was used is earned back at it
     Wide backlog_ = 0;
 };
 
 class QuotaGroup {
   public:
     // `scope` and `name` are for messages: "key" "key_ab…", "workspace" "team-a", "token" "…".
-    // burst: 0 where it equals the limit.
-    QuotaGroup(std::string scope, std::string name, const Limits& limits, const Limits& burst = {});
+    // burst: 0 where it equals the limit. deletes: per minute, not to be changed; 0: no limit.
+    QuotaGroup(std::string scope, std::string name, const Limits& limits, const Limits& burst = {},
+               std::int64_t deletes = 0);
     QuotaGroup(const QuotaGroup&) = delete;
     QuotaGroup& operator=(const QuotaGroup&) = delete;
 
@@ -111,12 +125,18 @@ class QuotaCharge {
     // must be admissible too but is not charged.
     static std::optional<QuotaRefusal> charge(const Groups& groups, const Cost& cost,
                                               const Cost& probe, MonoNs now);
+    // The same where nobody knows how long the answer will be: of cost.output_tokens only as much
+    // as remains, but at least one. `cost` then tells what was charged.
+    static std::optional<QuotaRefusal> charge_what_remains(const Groups& groups, Cost& cost,
+                                                           MonoNs now);
     // Adds (or, negative, gives back) without asking.
     static void adjust(const Groups& groups, const Cost& delta, MonoNs now);
     static QuotaStates states(const Groups& groups, MonoNs now);
 
   private:
     class Locked;
+    static std::optional<QuotaRefusal> charge_locked(Locked& locked, const Cost& cost,
+                                                     const Cost& probe);
 };
 
 }  // namespace zerohop::admit

@@ -145,6 +145,53 @@ TEST(Quota, ChangedLimitsKeepWhatWasUsed) {
     EXPECT_FALSE(QuotaCharge::charge(groups, {.requests = 1'000'000}, {}, kStart));
 }
 
+// Also while requests come that no limit holds up.
+TEST(Quota, WhatWasUsedIsEarnedBackWhileThereIsNoLimit) {
+    QuotaGroup key("key", "k", rpm(5));
+    const QuotaCharge::Groups groups = {nullptr, &key, nullptr};
+    EXPECT_EQ(admitted_at(groups, kStart), 5);
+    key.set_limits(rpm(0));
+    for (int s = 1; s <= 26; ++s)
+        EXPECT_FALSE(QuotaCharge::charge(groups, {.requests = 1}, {}, kStart + s * kNsPerSec));
+    key.set_limits(rpm(5));
+    EXPECT_EQ(admitted_at(groups, kStart + 26 * kNsPerSec), 2);
+}
+
+TEST(Quota, ClassesHaveTheLimitOfRequestsEach) {
+    QuotaGroup key("key", "k", {.requests = 3, .input_tokens = 1});
+    const QuotaCharge::Groups groups = {nullptr, &key, nullptr};
+    QuotaCharge::adjust(groups, {.input_tokens = 100}, kStart);  // owed: no matter here
+    for (const Quota each : {Quota::kRequests, Quota::kCounts, Quota::kLookups}) {
+        for (int i = 0; i < 3; ++i)
+            EXPECT_FALSE(QuotaCharge::charge(groups, request_cost(each), {}, kStart));
+        const auto refusal = QuotaCharge::charge(groups, request_cost(each), {}, kStart);
+        ASSERT_TRUE(refusal);
+        EXPECT_EQ(refusal->quota, each);
+        QuotaCharge::adjust(groups, request_cost(each, -1), kStart);
+        EXPECT_EQ(QuotaCharge::states(groups, kStart)[static_cast<std::size_t>(each)].remaining, 1);
+    }
+}
+
+TEST(Quota, AGuessTakesWhatRemains) {
+    QuotaGroup workspace("workspace", "w", {.output_tokens = 1000}),
+        key("key", "k", {.output_tokens = 200});
+    const QuotaCharge::Groups groups = {&workspace, &key, nullptr};
+    Cost cost{.output_tokens = 256};
+    EXPECT_FALSE(QuotaCharge::charge_what_remains(groups, cost, kStart));
+    EXPECT_EQ(cost.output_tokens, 200);
+    cost.output_tokens = 256;
+    const auto refusal = QuotaCharge::charge_what_remains(groups, cost, kStart);
+    ASSERT_TRUE(refusal);
+    EXPECT_EQ(refusal->retry_in_ns, kMinute / 200);
+    QuotaCharge::adjust(groups, {.output_tokens = -195}, kStart);
+    cost.output_tokens = 100;
+    EXPECT_FALSE(QuotaCharge::charge_what_remains(groups, cost, kStart));
+    EXPECT_EQ(cost.output_tokens, 100);
+    cost.output_tokens = 0;
+    EXPECT_FALSE(QuotaCharge::charge_what_remains(groups, cost, kStart));
+    EXPECT_EQ(cost.output_tokens, 0);
+}
+
 TEST(Quota, StatesShowTheTightest) {
     QuotaGroup workspace("workspace", "w", rpm(10)), key("key", "k", rpm(100)),
         token("token", "t", {});
@@ -157,6 +204,12 @@ TEST(Quota, StatesShowTheTightest) {
 TEST(LengthLearner, LearnsFromAFewAndFollowsChange) {
     LengthLearner learner;
     EXPECT_EQ(learner.estimate(), LengthLearner::kPrior);
+    for (int i = 0; i < 4; ++i) {
+        EXPECT_FALSE(learner.learned());
+        learner.observe(20);
+    }
+    EXPECT_TRUE(learner.learned());
+    EXPECT_LE(learner.estimate(), 25);
     for (int i = 0; i < 10; ++i) learner.observe(20);
     EXPECT_GE(learner.estimate(), 20);
     EXPECT_LE(learner.estimate(), 25);

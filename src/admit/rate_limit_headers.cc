@@ -38,11 +38,13 @@ void append(const Names& names, const QuotaState& state, WallNs wall,
 
 }  // namespace
 
-void append_rate_limit_headers(const QuotaStates& states, WallNs wall,
+void append_rate_limit_headers(const QuotaStates& states, Quota request_class, WallNs wall,
                                std::vector<wire::Header>& out) {
-    for (std::size_t q = 0; q < kQuotas; ++q) append(kNames[q], states[q], wall, out);
+    append(kNames[0], states[static_cast<std::size_t>(request_class)], wall, out);
     const QuotaState& input = states[static_cast<std::size_t>(Quota::kInputTokens)];
     const QuotaState& output = states[static_cast<std::size_t>(Quota::kOutputTokens)];
+    append(kNames[1], input, wall, out);
+    append(kNames[2], output, wall, out);
     const bool use_output =
         input.limit == 0 || (output.limit != 0 && output.remaining < input.remaining);
     append(kNames[3], use_output ? output : input, wall, out);

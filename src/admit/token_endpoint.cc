@@ -77,28 +77,35 @@ std::int64_t tighter(std::int64_t key, std::int64_t wanted) {
     return wanted == 0 ? key : std::min(key, wanted);
 }
 
-bool key_allows(const auth::KeyRecord& key, const Topology& topology, const Model& model) {
-    for (const std::string& name : key.models)
-        if (name == "*" || topology.find_model(name) == &model) return true;
-    return false;
+void add_once(std::vector<std::string>& names, const std::string& name) {
+    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+}
+
+// All that the key may use; what is not served here may be elsewhere, where the secrets are shared.
+std::vector<std::string> models_of_key(const HeadAdmission& who) {
+    std::vector<std::string> out;
+    for (const std::string& name : who.key()->models) {
+        const Model* model = name == "*" ? nullptr : who.topology().find_named(name);
+        add_once(out, model == nullptr ? name : model->id);
+    }
+    return out;
 }
 
 // Ids in the claims, whatever aliases were asked for.
-Result<std::vector<std::string>> narrow_models(const auth::KeyRecord& key, const Topology& topology,
-                                               const TokenWish& wish) {
-    if (!wish.models) return key.models;
+Result<std::vector<std::string>> narrow_models(const HeadAdmission& who, const TokenWish& wish) {
+    if (!wish.models) return models_of_key(who);
     std::vector<std::string> out;
     for (const std::string& name : *wish.models) {
-        if (name == "*") return key.models;
-        const Model* model = topology.find_model(name);
+        if (name == "*") return models_of_key(who);
+        const Model* model = who.topology().find_model(name);
         if (model == nullptr)
             return fail(Code::kNotFound, "admit",
                         fmt::format("model_scope: model \"{}\" is not served here", shown(name)));
-        if (!key_allows(key, topology, *model))
-            return fail(
-                Code::kPermission, "admit",
-                fmt::format("model_scope: key {} may not use model \"{}\"", key.id, model->id));
-        if (std::find(out.begin(), out.end(), model->id) == out.end()) out.push_back(model->id);
+        if (!who.may_use(model->id))
+            return fail(Code::kPermission, "admit",
+                        fmt::format("model_scope: key {} may not use model \"{}\"", who.key()->id,
+                                    model->id));
+        add_once(out, model->id);
     }
     return out;
 }
@@ -135,7 +142,7 @@ Result<IssuedToken> issue_token(const HeadAdmission& who, const TokenWish& wish,
     if (who.by_token())
         return fail(Code::kPermission, "admit",
                     "a token cannot get another token: use the API key");
-    auto models = narrow_models(*key, who.topology(), wish);
+    auto models = narrow_models(who, wish);
     if (!models) return std::unexpected(models.error());
     auto region = narrow_region(who.topology(), wish);
     if (!region) return std::unexpected(region.error());

@@ -11,6 +11,7 @@ struct Told {
     std::optional<Error> refuse_model, refuse_charge;
     Admission::Terms terms;
     std::int64_t remaining = 100;
+    std::int32_t cache_read = 0;
 };
 
 struct RecordingAdmission final : Admission {
@@ -28,11 +29,13 @@ struct RecordingAdmission final : Admission {
         told_.remaining -= input;
         return {};
     }
-    void settle(std::int32_t input, std::int32_t output, bool completed, MonoNs) override {
+    void settle(const Usage& used, bool completed, MonoNs) override {
         if (!std::exchange(open_, false)) return;
-        told_.calls.push_back("settle " + std::to_string(input) + " " + std::to_string(output) +
-                              (completed ? " completed" : ""));
+        told_.calls.push_back("settle " + std::to_string(used.input_tokens) + " " +
+                              std::to_string(used.output_tokens) + (completed ? " completed" : ""));
+        told_.cache_read = used.cache_read_tokens;
     }
+    void refund_request(MonoNs) override { told_.calls.emplace_back("refund"); }
     void append_rate_limits(MonoNs, WallNs, std::vector<wire::Header>& out) const override {
         out.push_back(
             {"anthropic-ratelimit-input-tokens-remaining", std::to_string(told_.remaining)});
@@ -121,6 +124,28 @@ TEST_F(AdmissionTest, CancelledPaysForWhatItUsedAndTurnedAwayPaysNothing) {
     push(Failed{Error{.code = Code::kOverloaded, .detail = "full", .origin = "t"}});
     EXPECT_EQ(told().calls, (Calls{"model m", "charge 12 16", "settle 12 3", "model m",
                                    "charge 7 16", "settle 0 0"}));
+}
+
+TEST_F(AdmissionTest, WhatWasReadFromTheCacheIsTold) {
+    post(body_of(""));
+    push(Prepared{12});
+    push(done_event(StopReason::kEndTurn, 12, 2, 11));
+    EXPECT_EQ(told().cache_read, 11);
+}
+
+TEST_F(AdmissionTest, RequestsRefusedForWhatTheySayAreNotCharged) {
+    post("{");
+    post(R"({"model":"none","max_tokens":16,"messages":[{"role":"user","content":"hi"}]})");
+    post(body_of(""));
+    push(Failed{Error{.code = Code::kInvalidRequest, .detail = "too long", .origin = "t"}});
+    post_under("2020-01-01", "");
+    EXPECT_EQ(told().calls, (Calls{"refund", "refund", "model m", "refund", "refund"}));
+    told().calls.clear();
+    post(body_of(""));
+    push(Failed{Error{.code = Code::kOverloaded, .detail = "full", .origin = "t"}});
+    post(body_of(""));
+    exchange_->on_disconnect();
+    EXPECT_EQ(told().calls, (Calls{"model m", "model m"}));
 }
 
 TEST_F(AdmissionTest, CancelledWhileItWaitedPaysNothing) {

@@ -41,9 +41,10 @@ bool parse_id(std::string_view text, EntryId& out) {
 
 std::string deleted(std::size_t entries) { return fmt::format(R"({{"deleted":{}}})", entries); }
 
-std::string forget_all(const Catalog& catalog, const std::string& owner) {
+std::string forget_all(const Catalog& catalog, const std::string& owner, const Admission& who) {
     std::int64_t count = 0;
     for (const ServedModel& model : catalog.models()) {
+        if (!who.may_use(model.id)) continue;
         if (const auto list = model.engine->cached_approx())
             count += std::ranges::count(*list, owner, &CacheEntry::workspace);
         model.engine->forget_cached(owner, 0);
@@ -53,13 +54,14 @@ std::string forget_all(const Catalog& catalog, const std::string& owner) {
 
 }  // namespace
 
-std::string list_cached(const Catalog& catalog, const Principal& principal, MonoNs now,
-                        WallNs wall) {
+std::string list_cached(const Catalog& catalog, const Principal& principal, const Admission& who,
+                        MonoNs now, WallNs wall) {
     std::string out = R"({"object":"list","data":[)";
     std::size_t entries = 0;
     std::int64_t tokens = 0, blocks = 0, pinned = 0, host_tokens = 0;
     for (std::size_t place = 0; place < catalog.models().size(); ++place) {
         const ServedModel& model = catalog.models()[place];
+        if (!who.may_use(model.id)) continue;
         const auto list = model.engine->cached_approx();
         if (!list) continue;
         for (const CacheEntry& entry : *list) {
@@ -80,10 +82,11 @@ std::string list_cached(const Catalog& catalog, const Principal& principal, Mono
 }
 
 Result<std::string> delete_cached(const Catalog& catalog, const Principal& principal,
-                                  std::string_view raw_id) {
-    if (raw_id.empty()) return forget_all(catalog, principal.cache_owner());
+                                  const Admission& who, std::string_view raw_id) {
+    if (raw_id.empty()) return forget_all(catalog, principal.cache_owner(), who);
     EntryId id;
-    if (parse_id(raw_id, id) && id.model < catalog.models().size()) {
+    if (parse_id(raw_id, id) && id.model < catalog.models().size() &&
+        who.may_use(catalog.models()[id.model].id)) {
         EnginePort& engine = *catalog.models()[id.model].engine;
         if (const auto list = engine.cached_approx()) {
             const auto entry = std::ranges::find(*list, id.entry, &CacheEntry::id);

@@ -75,6 +75,20 @@ TEST_F(CacheRoutes, EverybodySeesTheirWorkspaceAdminsAll) {
     EXPECT_EQ(cached()["totals"]["entries"], 1);
 }
 
+TEST_F(CacheRoutes, AScopeShowsAndForgetsItsModelsOnly) {
+    policy_.only = "org/name";
+    for (const bool admin : {false, true}) {
+        policy_.admin = admin;
+        const json list = cached();
+        ASSERT_EQ(list["totals"]["entries"], 1) << list;
+        EXPECT_EQ(list["data"][0]["id"], "1-7");
+        error_of(remove_cached("/v1/cache/0-7"), 404, "not_found_error");
+        EXPECT_EQ(remove_cached("/v1/cache").body, R"({"deleted":1})");
+    }
+    EXPECT_EQ(engine_.forgotten, "");
+    EXPECT_EQ(other_.forgotten, "w1/0 w1/0 ");
+}
+
 TEST_F(CacheRoutes, LongListsAreCut) {
     engine_.cached = std::make_shared<CacheList>(
         CacheList(kMaxListedEntries + 5, CacheEntry{.id = 1, .workspace = "w1", .tokens = 1}));
@@ -200,7 +214,7 @@ TEST_F(CacheRoutes, WarmUpSaysWhatIsWrong) {
     error_of(send(head), 400, "invalid_request_error");
     head = head_of("POST", "/v1/cache/warmup");
     set(head, "content-type", "text/plain");
-    set(head, "origin", "https://elsewhere.example");
+    set(head, "origin", "http://localhost:3000");
     error_of(send(head), 415, "invalid_request_error");
 }
 

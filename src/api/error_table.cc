@@ -46,6 +46,11 @@ ErrorRow error_row(Code code) {
     return {500, "api_error"};
 }
 
+bool blames_the_request(Code code) {
+    return code == Code::kInvalidRequest || code == Code::kPermission || code == Code::kNotFound ||
+           code == Code::kTooLarge || code == Code::kUnsupportedMedia;
+}
+
 std::string error_body(const Error& error, std::string_view request_id) {
     std::string out = R"({"type":"error","error":{"type":)";
     append_json_string(out, error_row(error.code).type);

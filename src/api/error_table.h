@@ -18,6 +18,8 @@ struct ErrorRow {
     std::string_view type;
 };
 ErrorRow error_row(Code code);
+// Whether it is for what the request says, so that sending it again would not help.
+bool blames_the_request(Code code);
 
 // {"type":"error","error":{"type","message"[,"details"]},"request_id"}. The OpenAI SDK reads
 // error.message and error.type of the same object.

@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "request/event.h"
 #include "request/principal.h"
 #include "request/priority.h"
 #include "request/request.h"
@@ -56,8 +57,9 @@ class Admission {
         return {};
     }
     // The answer ended: what was really used. No effect unless charged and not yet settled.
-    virtual void settle(std::int32_t /*input_tokens*/, std::int32_t /*output_tokens*/,
-                        bool /*completed*/, MonoNs) {}
+    virtual void settle(const Usage& /*used*/, bool /*completed*/, MonoNs) {}
+    // Refused for what it says, before any work was done for it: the request is not charged.
+    virtual void refund_request(MonoNs) {}
     // anthropic-ratelimit-… as they are now; nothing where no quota is set.
     virtual void append_rate_limits(MonoNs, WallNs, std::vector<wire::Header>&) const {}
 };

@@ -336,8 +336,7 @@ void MessagesExchange::note_done(const Done& done) {
 void MessagesExchange::handle_done(const Done& event) {
     note_done(event);
     // What was to generate nothing says nothing about the length of answers.
-    head_.admission->settle(event.usage.input_tokens, event.usage.output_tokens, max_tokens_ > 0,
-                            options_.now());
+    head_.admission->settle(event.usage, max_tokens_ > 0, options_.now());
     refresh_rate_limits();
     if (mode_ == Mode::kStream) {
         if (phase_ == Phase::kWaiting) begin_stream(stamps_of(event));
@@ -361,7 +360,7 @@ void MessagesExchange::handle_failed(const Error& error) {
     // Turned away before it ran: it used nothing.
     const bool turned_away = error.code == Code::kOverloaded || error.code == Code::kUnavailable ||
                              error.code == Code::kRateLimited;
-    if (turned_away && output_tokens_ == 0) head_.admission->settle(0, 0, false, options_.now());
+    if (turned_away && output_tokens_ == 0) head_.admission->settle({}, false, options_.now());
     fail_with(error);
 }
 
@@ -405,6 +404,10 @@ void MessagesExchange::flush() {
 // The one way an exchange ends badly: by what the client has already seen.
 void MessagesExchange::fail_with(const Error& error) {
     if (phase_ == Phase::kEnded) return;
+    if (blames_the_request(error.code)) {
+        head_.admission->refund_request(options_.now());
+        refresh_rate_limits();
+    }
     if (phase_ != Phase::kStreaming) {
         answer_error(responder_, head_.answer, error);
     } else if (mode_ == Mode::kStream) {
@@ -426,8 +429,9 @@ void MessagesExchange::end(CancelReason why) {
     // An answer that was cut short pays for what it used, which is nothing while it waited for its
     // turn; one that ended is settled already.
     const bool computed = stream_ && !stream_->queued_approx();
-    head_.admission->settle(computed ? std::max(input_tokens_, 0) : 0, output_tokens_, false,
-                            options_.now());
+    head_.admission->settle({.input_tokens = computed ? std::max(input_tokens_, 0) : 0,
+                             .output_tokens = output_tokens_},
+                            false, options_.now());
     if (wake_) wake_->detach();
     if (stream_ && !finished_ && why != CancelReason::kNone) stream_->cancel(why);
     if (tick_ != 0) responder_.loop().cancel(tick_);

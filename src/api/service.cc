@@ -7,6 +7,7 @@
 #include "api/ids.h"
 #include "api/json_text.h"
 #include "api/models.h"
+#include "api/origin.h"
 #include "api/reload_exchange.h"
 #include "api/token_exchange.h"
 #include "api/trace.h"
@@ -28,8 +29,9 @@ class AnsweredExchange final : public wire::Exchange {
     std::unique_ptr<Admission> admission_;
 };
 
-bool is_local(std::string_view peer) {
-    return peer.starts_with("127.") || peer == "::1" || peer == "unix";
+bool is_of_this_machine(const wire::RequestHead& head) {
+    return head.peer == "unix" ||
+           (is_loopback_host(head.peer) && is_loopback_host(host_of(head.authority)));
 }
 
 void append_stats(std::string& body, const ServedModel& model) {
@@ -160,9 +162,10 @@ std::unique_ptr<wire::Exchange> Service::answer(const wire::RequestHead& head,
             {{"allow", allowed}});
     }
     if (route->id == RouteId::kHealth || route->id == RouteId::kReady) {
-        answer_health(route->id, head.peer, responder, context);
+        answer_health(route->id, head, responder, context);
         return std::make_unique<AnsweredExchange>();
     }
+    if (auto ok = check_origin(head); !ok) return refuse(ok.error());
     if ((route->id == RouteId::kToken && !options_.answer_token) ||
         (route->id == RouteId::kTopology && !options_.answer_topology) ||
         (route->id == RouteId::kReload && !options_.reload))
@@ -179,9 +182,13 @@ std::unique_ptr<wire::Exchange> Service::answer(const wire::RequestHead& head,
         record->workspace = decision->principal.workspace;
         record->key_id = decision->principal.key_id;
     }
+    const auto refund = [&](const Error& error) {
+        decision->admission->refund_request(options_.now());
+        return refuse(error);
+    };
     std::ranges::move(decision->response_headers, std::back_inserter(context.headers));
-    if (auto ok = check_size(head, decision->principal); !ok) return refuse(ok.error());
-    if (auto ok = check_said_once(head); !ok) return refuse(ok.error());
+    if (auto ok = check_size(head, decision->principal); !ok) return refund(ok.error());
+    if (auto ok = check_said_once(head); !ok) return refund(ok.error());
 
     if (route->id == RouteId::kToken)
         return std::make_unique<TokenExchange>(
@@ -205,19 +212,19 @@ std::unique_ptr<wire::Exchange> Service::answer(const wire::RequestHead& head,
     const std::optional<Version> version = parse_version(version_text);
     const bool messages = route->id == RouteId::kMessages || route->id == RouteId::kCountTokens;
     if (!version && (messages || !version_text.empty()))
-        return refuse(unknown_version(version_text));
+        return refund(unknown_version(version_text));
     if (route->id == RouteId::kModelList || route->id == RouteId::kModel) {
         answer_models(*route, head, responder, context, *decision->admission);
         return std::make_unique<AnsweredExchange>(std::move(decision->admission));
     }
     if (route->id == RouteId::kCache || route->id == RouteId::kCached) {
-        answer_cache(*route, head, decision->principal, responder, context);
+        answer_cache(*route, head, *decision, responder, context);
         return std::make_unique<AnsweredExchange>(std::move(decision->admission));
     }
     // Warm-ups come from shells, where curl calls every body a form. From a browser that would let
     // any page ask for one.
     if (messages || head.has("origin"))
-        if (auto ok = check_content_type(head); !ok) return refuse(ok.error());
+        if (auto ok = check_content_type(head); !ok) return refund(ok.error());
     return std::make_unique<MessagesExchange>(
         options_, catalog_, responder,
         MessagesHead{.endpoint = route->id == RouteId::kCountTokens ? Endpoint::kCountTokens
@@ -255,7 +262,7 @@ Status Service::check_size(const wire::RequestHead& head, const Principal& princ
     return {};
 }
 
-void Service::answer_health(RouteId id, std::string_view peer, wire::Responder& responder,
+void Service::answer_health(RouteId id, const wire::RequestHead& head, wire::Responder& responder,
                             const AnswerContext& context) const {
     if (id == RouteId::kHealth) return answer_json(responder, context, 200, R"({"status":"ok"})");
     if (options_.is_draining())
@@ -263,7 +270,8 @@ void Service::answer_health(RouteId id, std::string_view peer, wire::Responder& 
     if (!options_.is_ready())
         return answer_json(responder, context, 503, R"({"status":"starting"})");
     // How busy the models are is the operator's to see, not any client's: on this machine only.
-    if (!is_local(peer)) return answer_json(responder, context, 200, R"({"status":"ready"})");
+    if (!options_.readyz_details || !is_of_this_machine(head))
+        return answer_json(responder, context, 200, R"({"status":"ready"})");
     std::string body = R"({"status":"ready","models":[)";
     for (const ServedModel& model : catalog_.models()) {
         if (!body.ends_with('[')) body += ',';
@@ -285,12 +293,14 @@ void Service::answer_models(const Route& route, const wire::RequestHead& head,
 }
 
 void Service::answer_cache(const Route& route, const wire::RequestHead& head,
-                           const Principal& principal, wire::Responder& responder,
+                           const HeadDecision& decision, wire::Responder& responder,
                            const AnswerContext& context) const {
-    Result<std::string> body =
-        head.method == "DELETE"
-            ? delete_cached(catalog_, principal, route.segment)
-            : Result<std::string>(list_cached(catalog_, principal, options_.now(), wall_now()));
+    const Principal& principal = decision.principal;
+    const Admission& who = *decision.admission;
+    Result<std::string> body = head.method == "DELETE"
+                                   ? delete_cached(catalog_, principal, who, route.segment)
+                                   : Result<std::string>(list_cached(catalog_, principal, who,
+                                                                     options_.now(), wall_now()));
     if (!body) return answer_error(responder, context, body.error());
     answer_json(responder, context, 200, std::move(*body));
 }
@@ -298,13 +308,30 @@ void Service::answer_cache(const Route& route, const wire::RequestHead& head,
 // --- CORS
 // -----------------------------------------------------------------------------------------
 
-// The configured origin that this request's Origin matches: itself or "*"; "" for none.
+// What this request's Origin matches: itself or "*"; "" for none. Pages of this machine may use it
+// under its own name, which is what web applications that are being written do.
 std::string_view Service::allowed_origin(const wire::RequestHead& head) const {
     const std::string_view origin = head.header("origin");
     if (origin.empty()) return {};
     for (const std::string& allowed : options_.cors_origins)
         if (allowed == "*" || allowed == origin) return allowed;
+    if (is_loopback_host(host_of(authority_of(origin))) &&
+        is_loopback_host(host_of(head.authority)))
+        return origin;
     return {};
+}
+
+// A page of another site changes nothing here, also where it needs no key, or a browser sends what
+// it has without asking us first.
+Status Service::check_origin(const wire::RequestHead& head) const {
+    if (head.method == "GET" || head.method == "HEAD" || !head.has("origin")) return {};
+    const std::string_view origin = head.header("origin");
+    if (!head.differs("origin") &&
+        (is_same_origin(origin, head.authority) || !allowed_origin(head).empty()))
+        return {};
+    return fail(Code::kPermission, "api",
+                "origin: pages of " + in_quotes(origin) +
+                    " may not use this server; name them in api.cors_origins");
 }
 
 void Service::add_cors(const wire::RequestHead& head, AnswerContext& context) const {

@@ -1,8 +1,9 @@
 // Service: the HTTP API. Every request head of every connection comes here first.
 //
-// on_head decides what the head alone can decide, in this order: route and method (404, 405),
-// draining (503), who asks (the HeadPolicy: 401, 403, 429, …), size (413), version, content type
-// and encoding (400, 415). What passes becomes a MessagesExchange or is answered at once.
+// on_head decides what the head alone can decide, in this order: route and method (404, 405), the
+// page that asks (403), draining (503), who asks (the HeadPolicy: 401, 403, 429, …), size (413),
+// version, content type and encoding (400, 415). What passes becomes a MessagesExchange or is
+// answered at once.
 //
 // Threads: any number of I/O threads at once; immutable after construction but for the names that
 // its catalog knows. Outlives its exchanges.
@@ -37,13 +38,15 @@ class Service final : public wire::Dispatcher {
                                            wire::Responder& responder, AccessRecord* record);
     AnswerContext make_context(const wire::RequestHead& head) const;
     std::string_view allowed_origin(const wire::RequestHead& head) const;
+    Status check_origin(const wire::RequestHead& head) const;
     void add_cors(const wire::RequestHead& head, AnswerContext& context) const;
     void answer_preflight(const wire::RequestHead& head, wire::Responder& responder,
                           const AnswerContext& context) const;
-    void answer_health(RouteId id, std::string_view peer, wire::Responder& responder,
+    void answer_health(RouteId id, const wire::RequestHead& head, wire::Responder& responder,
                        const AnswerContext& context) const;
-    void answer_cache(const Route& route, const wire::RequestHead& head, const Principal& principal,
-                      wire::Responder& responder, const AnswerContext& context) const;
+    void answer_cache(const Route& route, const wire::RequestHead& head,
+                      const HeadDecision& decision, wire::Responder& responder,
+                      const AnswerContext& context) const;
     void answer_models(const Route& route, const wire::RequestHead& head,
                        wire::Responder& responder, const AnswerContext& context,
                        const Admission& who) const;

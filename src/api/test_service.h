@@ -18,13 +18,15 @@ namespace zerohop::api {
 using nlohmann::json;
 
 struct CountedAdmission final : Admission {
-    CountedAdmission(int& live, std::string hinted) : live_(live), hinted_(std::move(hinted)) {
+    CountedAdmission(int& live, std::string hinted, std::string only)
+        : live_(live), hinted_(std::move(hinted)), only_(std::move(only)) {
         ++live_;
     }
     ~CountedAdmission() override { --live_; }
     std::string_view hinted_model() const override { return hinted_; }
+    bool may_use(std::string_view model) const override { return only_.empty() || model == only_; }
     int& live_;
-    std::string hinted_;
+    std::string hinted_, only_;
 };
 
 struct FakePolicy final : HeadPolicy {
@@ -35,7 +37,7 @@ struct FakePolicy final : HeadPolicy {
         decision.principal.workspace = "w1";
         decision.principal.admin = admin;
         decision.response_headers = {{"anthropic-ratelimit-requests-limit", "10"}};
-        decision.admission = std::make_unique<CountedAdmission>(live, hinted);
+        decision.admission = std::make_unique<CountedAdmission>(live, hinted, only);
         (void)head;
         return decision;
     }
@@ -43,6 +45,7 @@ struct FakePolicy final : HeadPolicy {
     int asked = 0, live = 0;
     bool admin = false;
     std::string hinted;  // model
+    std::string only;    // model of the scope; "": all
 };
 
 struct SseEvent {
@@ -90,6 +93,7 @@ class ServiceTest : public ::testing::Test {
         wire::RequestHead head;
         head.method = std::move(method);
         head.target = std::move(target);
+        head.authority = "localhost:8080";
         head.first_byte_ns = loop_.now();
         head.headers = {{"anthropic-version", "2026-10-21"}};
         if (head.method == "POST") head.headers.push_back({"content-type", "application/json"});

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "api/error_table.h"
+
 namespace zerohop::api {
 
 TokenExchange::TokenExchange(const ServiceOptions& options, wire::Responder& responder,
@@ -37,6 +39,7 @@ void TokenExchange::on_body_end() {
 
 void TokenExchange::fail_with(const Error& error) {
     ended_ = true;
+    if (blames_the_request(error.code)) admission_->refund_request(options_.now());
     answer_error(responder_, answer_, error);
 }
 

@@ -22,6 +22,20 @@ Error unauthenticated(std::string detail) {
     return Error{.code = Code::kAuthentication, .detail = std::move(detail), .origin = "auth"};
 }
 
+Result<Credential> credential_of(std::string_view text) {
+    if (text.empty()) return std::unexpected(missing_credential());
+    if (text.size() > kMaxCredential) return std::unexpected(invalid_key());
+    return Credential{.text = text, .is_token = text.starts_with(kTokenPrefix)};
+}
+
+Result<Credential> bearer_of(std::string_view value) {
+    if (!value.empty() && !has_bearer_scheme(value))
+        return std::unexpected(
+            unauthenticated("authorization must be \"Bearer\" and an API key or a token from POST "
+                            "/v1/auth/token"));
+    return credential_of(value.empty() ? value : trim(value.substr(6)));
+}
+
 }  // namespace
 
 Error missing_credential() {
@@ -45,20 +59,14 @@ Error expired_token() {
     return e;
 }
 
-Result<Credential> pick_credential(std::string_view x_api_key, std::string_view authorization) {
-    std::string_view text = trim(x_api_key);
-    if (text.empty()) {
-        const std::string_view value = trim(authorization);
-        if (value.empty()) return std::unexpected(missing_credential());
-        if (!has_bearer_scheme(value))
-            return std::unexpected(unauthenticated(
-                "authorization must be \"Bearer\" and an API key or a token from POST "
-                "/v1/auth/token"));
-        text = trim(value.substr(6));
-        if (text.empty()) return std::unexpected(missing_credential());
-    }
-    if (text.size() > kMaxCredential) return std::unexpected(invalid_key());
-    return Credential{.text = text, .is_token = text.starts_with(kTokenPrefix)};
+Result<Credentials> read_credentials(std::string_view x_api_key, std::string_view authorization) {
+    const auto key = credential_of(trim(x_api_key));
+    const auto bearer = bearer_of(trim(authorization));
+    if (key && bearer && key->text != bearer->text)
+        return Credentials{.first = *key, .second = *bearer};
+    if (key) return Credentials{.first = *key, .second = {}};
+    if (bearer) return Credentials{.first = *bearer, .second = {}};
+    return std::unexpected(trim(x_api_key).empty() ? bearer.error() : key.error());
 }
 
 }  // namespace zerohop::auth

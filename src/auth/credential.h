@@ -1,11 +1,13 @@
 // Which of a request's headers says who asks.
 //
 // Both `x-api-key` and `authorization: Bearer` are accepted (SDKs differ by version, wire-contract
-// §2.1). Precedence: a non-empty `x-api-key` wins, because proxies add `authorization` headers of
-// their own, but nobody adds the other by accident. A second header's presence is never an error.
-// Threads: any; pure functions over the caller's bytes.
+// §2.1), and both at once: tools send a key of another service in the one and ours in the other.
+// The one that is valid here counts. If both are, it is `x-api-key`: proxies add `authorization`
+// headers of their own, but nobody adds the other by accident. Threads: any; pure functions over
+// the caller's bytes.
 #pragma once
 
+#include <optional>
 #include <string_view>
 
 #include "base/error.h"
@@ -17,9 +19,14 @@ struct Credential {
     bool is_token = false;  // begins as a short-lived token does
 };
 
+// What was presented, in the order in which it counts.
+struct Credentials {
+    Credential first;
+    std::optional<Credential> second;
+};
 // Values as received, "" when absent. Fails with kAuthentication and the wording for a missing or
-// unusable credential.
-Result<Credential> pick_credential(std::string_view x_api_key, std::string_view authorization);
+// unusable credential, when neither is of any use.
+Result<Credentials> read_credentials(std::string_view x_api_key, std::string_view authorization);
 
 // 401 texts, one place.
 Error missing_credential();

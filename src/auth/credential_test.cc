@@ -7,28 +7,42 @@
 namespace zerohop::auth {
 namespace {
 
-TEST(Credential, EitherHeaderServesAndXApiKeyWins) {
-    EXPECT_EQ(pick_credential("abc", "")->text, "abc");
-    EXPECT_EQ(pick_credential("", "Bearer abc")->text, "abc");
-    EXPECT_EQ(pick_credential("", "bearer \t abc ")->text, "abc");
-    EXPECT_EQ(pick_credential("", "BEARER abc")->text, "abc");
-    EXPECT_EQ(pick_credential(" mine ", "Bearer other")->text, "mine");
-    EXPECT_EQ(pick_credential("mine", "Basic b3RoZXI=")->text, "mine");
-    EXPECT_EQ(pick_credential("  ", "Bearer abc")->text, "abc");
-    EXPECT_FALSE(pick_credential("abc", "")->is_token);
-    EXPECT_TRUE(pick_credential("", "Bearer v4.local.AAAA")->is_token);
-    EXPECT_TRUE(pick_credential("v4.local.AAAA", "")->is_token);
+TEST(Credential, EitherHeaderServesAndXApiKeyComesFirst) {
+    const auto first = [](std::string_view key, std::string_view authorization) {
+        return std::string(read_credentials(key, authorization)->first.text);
+    };
+    EXPECT_EQ(first("abc", ""), "abc");
+    EXPECT_EQ(first("", "Bearer abc"), "abc");
+    EXPECT_EQ(first("", "bearer \t abc "), "abc");
+    EXPECT_EQ(first("", "BEARER abc"), "abc");
+    EXPECT_EQ(first("mine", "Basic b3RoZXI="), "mine");
+    EXPECT_EQ(first("  ", "Bearer abc"), "abc");
+    EXPECT_EQ(first(std::string(kMaxCredential + 1, 'a'), "Bearer abc"), "abc");
+    EXPECT_FALSE(read_credentials("abc", "")->first.is_token);
+    EXPECT_TRUE(read_credentials("", "Bearer v4.local.AAAA")->first.is_token);
+    EXPECT_TRUE(read_credentials("v4.local.AAAA", "")->first.is_token);
+}
+
+TEST(Credential, TwoThatDifferAreBothTold) {
+    const auto both = read_credentials(" mine ", "Bearer v4.local.other");
+    EXPECT_EQ(both->first.text, "mine");
+    ASSERT_TRUE(both->second);
+    EXPECT_EQ(both->second->text, "v4.local.other");
+    EXPECT_TRUE(both->second->is_token);
+    EXPECT_FALSE(read_credentials("mine", "Bearer mine")->second);
+    EXPECT_FALSE(read_credentials("mine", "Basic b3RoZXI=")->second);
+    EXPECT_FALSE(read_credentials("", "Bearer mine")->second);
 }
 
 TEST(Credential, MissingOrUnusableIs401) {
     for (const char* authorization :
          {"", " ", "Bearer", "Bearer ", "Basic abc", "Bearerabc", "abc"}) {
-        const auto got = pick_credential("", authorization);
+        const auto got = read_credentials("", authorization);
         ASSERT_FALSE(got) << authorization;
         EXPECT_EQ(got.error().code, Code::kAuthentication);
         EXPECT_FALSE(got.error().detail.empty());
     }
-    EXPECT_FALSE(pick_credential(std::string(kMaxCredential + 1, 'a'), ""));
+    EXPECT_FALSE(read_credentials(std::string(kMaxCredential + 1, 'a'), ""));
 }
 
 StaticKey key(std::string id, std::string_view secret) {
