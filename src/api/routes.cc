@@ -29,7 +29,8 @@ std::string not_found_message(std::string_view path) {
     if (under(path, "/v1/models"))
         return "no such path; a model id that contains '/' must be sent with %2F";
     if (under(path, "/messages") || under(path, "/models"))
-        return in_quotes(path) + ": no such path; did you mean /v1" + in_quotes(path).substr(1);
+        return in_quotes(path) + ": no such path; did you mean " +
+               in_quotes("/v1" + std::string(path)) + "?";
     return in_quotes(path) + ": no such path";
 }
 
@@ -46,7 +47,9 @@ Result<Route> match_route(std::string_view path) {
     if (path == "/v1/cache/warmup") return Route{RouteId::kWarmUp, {}};
     if (path == "/v1/cache") return Route{RouteId::kCache, {}};
     if (path == "/v1/models") return Route{RouteId::kModelList, {}};
-    if (path == "/healthz") return Route{RouteId::kHealth, {}};
+    // The others are what clients ask to find out whether anybody is there.
+    for (const std::string_view probe : {"/healthz", "/health", "/", "/v1", "/v1/", "/api/hello"})
+        if (path == probe) return Route{RouteId::kHealth, {}};
     if (path == "/readyz") return Route{RouteId::kReady, {}};
     if (path.starts_with(kModelPrefix)) {
         const std::string_view segment = path.substr(kModelPrefix.size());

@@ -14,7 +14,6 @@ namespace {
 
 TEST_F(ServiceTest, UnknownPathsGetHelpfulErrors) {
     const std::pair<const char*, const char*> rows[] = {
-        {"/", "'/': no such path"},
         {"/metrics", "'/metrics': no such path"},
         {"/v1/v1/messages",
          "'/v1/v1/messages' has /v1 twice: the SDK adds it, so set the base URL without /v1"},
@@ -24,7 +23,7 @@ TEST_F(ServiceTest, UnknownPathsGetHelpfulErrors) {
         {"/v1/chat/completions", "/v1/chat/completions is not served here"},
         {"/v1/complete", "the legacy text completions are not served; use POST /v1/messages"},
         {"/v1/models/org/name", "no such path; a model id that contains '/' must be sent with %2F"},
-        {"/messages", "'/messages': no such path; did you mean /v1/messages'"},
+        {"/messages", "'/messages': no such path; did you mean '/v1/messages'?"},
     };
     for (const auto& [path, message] : rows) {
         SCOPED_TRACE(path);
@@ -65,13 +64,20 @@ TEST_F(ServiceTest, HealthNeedsNoKey) {
 
 TEST_F(ServiceTest, ReadinessTellsLoadOnLoopbackOnly) {
     auto head = head_of("GET", "/readyz");
-    for (const std::string peer : {"127.0.0.1", "::1"}) {
+    for (const std::string peer : {"127.0.0.1", "::1", "::ffff:127.0.0.1"}) {
         head.peer = peer;
         const std::string body = send(head).body;
         EXPECT_NE(body.find(R"("models":[{"id":")"), std::string::npos) << body;
         EXPECT_NE(body.find(R"("running":0)"), std::string::npos) << body;
     }
+    head.authority = "evil.example:8080";  // whatever its address is
+    EXPECT_EQ(send(head).body, R"({"status":"ready"})");
+    head.authority = "localhost";
     head.peer = "192.0.2.1";
+    EXPECT_EQ(send(head).body, R"({"status":"ready"})");
+    head.peer = "127.0.0.1";
+    service_.reset();
+    options_.readyz_details = false;
     EXPECT_EQ(send(head).body, R"({"status":"ready"})");
 }
 
@@ -214,6 +220,90 @@ TEST_F(ServiceTest, GzipBodyIsRead) {
     exchange_->on_body(gzip_compress(body_of("")).value());
     exchange_->on_body_end();
     EXPECT_EQ(engine_.submitted, 1);
+}
+
+// Pages of other sites, which browsers let send what needs no preflight, and everything once a name
+// of theirs leads here.
+TEST_F(ServiceTest, AForeignOriginChangesNothing) {
+    options_.answer_token = [](const Admission&, std::string_view) { return std::string("{}"); };
+    int reloads = 0;
+    options_.reload = [&](const auto& done) {
+        ++reloads;
+        done(std::vector<std::string>());
+    };
+    options_.cors_origins = {"https://app.example"};
+    policy_.admin = true;
+    const auto ask = [&](const char* method, const char* target, const std::string& origin) {
+        auto head = head_of(method, target);
+        set(head, "content-type", "text/plain");
+        set(head, "origin", origin);
+        return head;
+    };
+    const std::pair<const char*, const char*> routes[] = {
+        {"POST", "/v1/messages"},   {"POST", "/v1/messages/count_tokens"},
+        {"POST", "/v1/auth/token"}, {"POST", "/v1/config/reload"},
+        {"DELETE", "/v1/cache"},    {"POST", "/v1/cache/warmup"},
+        {"DELETE", "/v1/cache/0-7"}};
+    for (const auto& [method, target] : routes) {
+        for (const char* origin :
+             {"http://evil.example", "null", "http://localhost.evil.example:8080", "",
+              "http://evil.example:8080", "https://app.example.evil", "localhost:8080"}) {
+            auto& r = send(ask(method, target, origin));
+            EXPECT_NE(error_of(r, 403, "permission_error").find("api.cors_origins"),
+                      std::string::npos)
+                << target;
+            EXPECT_EQ(r.header("access-control-allow-origin"), "(absent)");
+            exchange_->on_body_end();
+        }
+        auto two = ask(method, target, "http://localhost:8080");
+        two.headers.push_back({"origin", "http://evil.example"});
+        error_of(send(two), 403, "permission_error");
+        for (const char* origin : {"http://localhost:8080", "http://127.0.0.1:3000",
+                                   "http://[::1]:5173", "https://app.example"}) {
+            auto& r = send(ask(method, target, origin));
+            EXPECT_NE(r.head.status, 403) << target << " " << origin;
+            if (r.heads > 0) {
+                EXPECT_EQ(r.header("access-control-allow-origin"), origin);
+            }
+        }
+    }
+    EXPECT_EQ(reloads, 0);  // no body has ended
+    // Under a name of its own only its own pages are on the same machine.
+    auto head = ask("POST", "/v1/config/reload", "http://localhost:3000");
+    head.authority = "llm.example";
+    error_of(send(head), 403, "permission_error");
+    set(head, "origin", "https://LLM.example");
+    send(head);
+    exchange_->on_body_end();
+    loop_.run();
+    EXPECT_EQ(reloads, 1);
+    auto models = ask("GET", "/v1/models", "http://evil.example");
+    EXPECT_EQ(send(models).head.status, 200);  // which the page cannot read
+    EXPECT_EQ(responder_->header("access-control-allow-origin"), "(absent)");
+}
+
+TEST_F(ServiceTest, PagesOfThisMachineMayUseIt) {
+    auto head = head_of("OPTIONS", "/v1/messages");
+    set(head, "origin", "http://localhost:3000");
+    set(head, "access-control-request-headers",
+        "anthropic-dangerous-direct-browser-access,x-api-key");
+    EXPECT_EQ(send(head).head.status, 204);
+    EXPECT_EQ(responder_->header("access-control-allow-origin"), "http://localhost:3000");
+    head.authority = "llm.example";
+    EXPECT_EQ(send(head).head.status, 405);
+}
+
+TEST_F(ServiceTest, ProbesAreAnsweredAndToldNothing) {
+    policy_.refusal = Error{.code = Code::kAuthentication, .detail = "no", .origin = "t"};
+    for (const char* method : {"GET", "HEAD"})
+        for (const char* path : {"/", "/health", "/healthz", "/v1", "/v1/", "/api/hello"}) {
+            auto head = head_of(method, path);
+            head.authority = "evil.example";
+            EXPECT_EQ(send(head).head.status, 200) << path;
+            EXPECT_EQ(responder_->body, *method == 'G' ? R"({"status":"ok"})" : "") << path;
+        }
+    EXPECT_EQ(policy_.asked, 0);
+    error_of(send(head_of("POST", "/")), 405, "invalid_request_error");
 }
 
 TEST_F(ServiceTest, CorsOnlyWhenConfigured) {

@@ -105,7 +105,8 @@ Result<HttpReply> http_call(const Url& url, std::string_view method, std::string
         http::request<http::string_body> request;
         request.method_string(method);
         request.target(url.prefix + std::string(path));
-        request.set(http::field::host, url.host);
+        const bool v6 = url.host.find(':') != std::string::npos;
+        request.set(http::field::host, v6 ? "[" + url.host + "]" : url.host);
         request.set("anthropic-version", "2023-06-01");
         if (!api_key.empty()) request.set("x-api-key", api_key);
         request.set(http::field::content_type, "application/json");

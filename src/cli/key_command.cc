@@ -241,7 +241,8 @@ void add_create(CLI::App* parent, const std::shared_ptr<Options>& o, int& exit_c
         ->delimiter(',');
     sub->add_option("--lanes", wanted.lanes, "Lanes it may use (default: default,batch; *: all)")
         ->delimiter(',');
-    sub->add_flag("--admin", wanted.admin, "May read the topology and share warm-ups");
+    sub->add_flag("--admin", wanted.admin,
+                  "May read the topology, reload, and see all caches (not its tokens)");
     sub->callback([o, &exit_code] { exit_code = create(*o); });
 }
 

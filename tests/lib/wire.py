@@ -55,7 +55,7 @@ class Http1:
         self.socket.sendall(data)
 
     def send_request(self, method, target, headers, body: bytes | None = None):
-        lines = [f"{method} {target} HTTP/1.1", "host: localhost"]
+        lines = [f"{method} {target} HTTP/1.1"] + ([] if "host" in headers else ["host: localhost"])
         lines += [f"{k}: {v}" for k, v in headers.items()]
         if body is not None and "content-length" not in headers and "transfer-encoding" not in headers:
             lines.append(f"content-length: {len(body)}")
@@ -199,8 +199,9 @@ class Http2:
 
     def send_head(self, method="POST", target="/v1/messages", headers=None, end=False) -> int:
         stream_id = self.h2.get_next_available_stream_id()
-        fields = [(":method", method), (":scheme", self.scheme), (":authority", "localhost"),
-                  (":path", target), *(headers or headers_for()).items()]
+        headers = headers or headers_for()
+        fields = [(":method", method), (":scheme", self.scheme), (":authority", headers.get("host", "localhost")),
+                  (":path", target), *((k, v) for k, v in headers.items() if k != "host")]
         self.h2.send_headers(stream_id, fields, end_stream=end)
         self.streams[stream_id] = {"headers": None, "body": b"", "ended": None, "reset": None, "first": None}
         return stream_id
