@@ -59,7 +59,6 @@ void StructureLengths::observe(std::span<const StructureKey> structure,
         Entry& entry = entries_[key.lo];
         if (entry.used == clock_) continue;  // two of its keys are one
         entry.used = clock_;
-        ++entry.samples;
         entry.learner.observe(output_tokens);
     }
 }
@@ -76,7 +75,7 @@ std::optional<std::int32_t> StructureLengths::estimate(
     const std::scoped_lock lock(mutex_);
     for (const StructureKey& key : structure) {
         const auto it = key.empty() ? entries_.end() : entries_.find(key.lo);
-        if (it != entries_.end() && it->second.samples >= kEnough)
+        if (it != entries_.end() && it->second.learner.learned())
             return it->second.learner.estimate();
     }
     return {};

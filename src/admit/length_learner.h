@@ -43,12 +43,11 @@ class LengthLearner {
 };
 
 // The same for prompts of one structure (request.h), within a key: the first of its structure keys
-// that has been answered kEnough times counts. Memory: kMost structures, the least recently used
+// that was answered often enough counts. Memory: kMost structures, the least recently used
 // go. Threads: any (a mutex). Nothing fails.
 class StructureLengths {
   public:
     static constexpr std::size_t kMost = 128;
-    static constexpr std::uint32_t kEnough = 3;
 
     void observe(std::span<const StructureKey> structure, std::int32_t output_tokens);
     std::optional<std::int32_t> estimate(std::span<const StructureKey> structure) const;
@@ -56,7 +55,6 @@ class StructureLengths {
   private:
     struct Entry {
         LengthLearner learner;
-        std::uint32_t samples = 0;
         std::uint64_t used = 0;
     };
     void make_room();

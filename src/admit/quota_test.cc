@@ -229,6 +229,8 @@ TEST(StructureLengths, TheFirstKeyWithEnoughAnswersCounts) {
     const std::array<StructureKey, 3> other = {
         StructureKey{.lo = 9, .hi = 1}, {.lo = 8, .hi = 1}, {.lo = 3, .hi = 1}};
     EXPECT_FALSE(lengths.estimate(extraction));
+    for (int i = 0; i < 3; ++i) lengths.observe(extraction, 40);
+    EXPECT_FALSE(lengths.estimate(extraction));  // it would be the prior's
     for (int i = 0; i < 20; ++i) lengths.observe(extraction, 40);
     EXPECT_GE(*lengths.estimate(extraction), 40);
     EXPECT_LE(*lengths.estimate(extraction), 50);
