@@ -49,6 +49,15 @@ void SuffixStore::shrink() {
     }
 }
 
+void SuffixStore::forget(std::uint64_t owner) {
+    std::erase_if(order_, [&](const Corpus& corpus) {
+        if (corpus.key.ns.owner != owner) return false;
+        bytes_ -= corpus.bytes;
+        corpora_.erase(corpus.key);
+        return true;
+    });
+}
+
 void SuffixStore::learn(std::span<const DraftKey> chain, std::span<const Token> prompt,
                         std::span<const Token> output, const Luck& luck) {
     if (output.empty()) return;

@@ -60,6 +60,9 @@ class SuffixStore {
     void learn(std::span<const DraftKey> chain, std::span<const Token> prompt,
                std::span<const Token> output, const Luck& luck = {});
 
+    // All that is kept of an owner's (kv::Namespace); its sessions go on without.
+    void forget(std::uint64_t owner);
+
     std::size_t bytes() const { return bytes_; }
     std::size_t corpora() const { return corpora_.size(); }
 

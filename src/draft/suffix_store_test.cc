@@ -200,5 +200,27 @@ TEST(SuffixStore, ProposingIsCheap) {
     std::printf("accept + propose: %.2f us\n", us);
 }
 
+TEST(SuffixStore, ForgetsAnOwnerAlsoWhileASessionReads) {
+    SuffixStore store({});
+    const std::vector<Token> text = {1, 2, 3, 4, 5};
+    const DraftKey a{.ns = kA, .lo = 1, .hi = 1}, b{.ns = kB, .lo = 1, .hi = 1};
+    store.learn(std::span(&a, 1), text, text);
+    store.learn(std::span(&b, 1), text, text);
+    const std::size_t both = store.bytes();
+    DraftSession session(store, std::span(&a, 1), std::vector<Token>{9, 1, 2});
+    DraftController controller;
+    Draft draft;
+    session.propose(4, controller, draft);
+    EXPECT_FALSE(draft.tokens.empty());
+    store.forget(kA.owner);
+    EXPECT_EQ(store.corpora(), 1U);
+    EXPECT_EQ(store.bytes(), both / 2);
+    session.propose(4, controller, draft);
+    EXPECT_TRUE(draft.tokens.empty());
+    session.accept(3);
+    store.forget(kB.owner);
+    EXPECT_EQ(store.bytes(), 0U);
+}
+
 }  // namespace
 }  // namespace zerohop::draft

@@ -42,6 +42,7 @@ class Drafts {
     void propose(std::span<Drafted> call);
     void settle(std::span<const Drafted> call, std::int64_t took_ns);
     void learn(const Sequence& sequence);
+    void forget(std::uint64_t owner) { store_.forget(owner); }  // kv::Namespace::owner
 
     std::uint64_t proposed() const { return controller_.drafted(); }
     std::uint64_t accepted() const { return controller_.accepted_total(); }

@@ -72,6 +72,12 @@ void Plans::learn_key(const PlanKey& key, std::uint32_t output_tokens) {
     update(*it->second, output_tokens);
 }
 
+void Plans::forget(std::uint64_t owner) {
+    std::erase_if(order_, [&](const Record& record) {
+        return record.key.ns.owner == owner && entries_.erase(record.key) > 0;
+    });
+}
+
 void Plans::learn(std::span<const PlanKey> chain, std::uint32_t output_tokens) {
     if (chain.empty()) return;
     for (std::size_t i = 0; i < chain.size(); ++i) {

@@ -49,6 +49,8 @@ class Plans {
     // counts as at least that long.
     void learn(std::span<const PlanKey> chain, std::uint32_t output_tokens);
 
+    void forget(std::uint64_t owner);  // Namespace::owner
+
     std::size_t size() const { return entries_.size(); }
 
   private:

@@ -51,6 +51,17 @@ TEST(Plans, Bounded) {
     EXPECT_EQ(plans.size(), 10U);
 }
 
+TEST(Plans, ForgetsAnOwner) {
+    Plans plans({});
+    const Namespace user = derive_namespace("a", "m", "someone"), b = derive_namespace("b", "m");
+    for (const Namespace& ns : {kA, user, b})
+        for (int i = 0; i < 5; ++i) plans.learn(std::vector<PlanKey>{{ns, 3, 3}}, 64);
+    plans.forget(kA.owner);
+    EXPECT_EQ(plans.expect(kChain, 0).samples, 0U);
+    EXPECT_EQ(plans.expect(std::vector<PlanKey>{{user, 3, 3}}, 0).samples, 0U);
+    EXPECT_EQ(plans.expect(std::vector<PlanKey>{{b, 3, 3}}, 0).samples, 5U);
+}
+
 TEST(Plans, ExtremesFit) {
     Plans plans({});
     for (int i = 0; i < 5; ++i) plans.learn(kChain, 0xffffffff);
