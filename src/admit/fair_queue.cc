@@ -130,6 +130,7 @@ std::optional<FairQueue::Place> FairQueue::choose_in(int band, MonoNs now, bool 
     Workspace* best = nullptr;
     for (Workspace* w : ring_[band]) {
         if (due_only && counted_arrival(w->entries[band].begin()->item) > now) continue;
+        if (band == 0 && std::ranges::find(held_back_, w->name) != held_back_.end()) continue;
         if (best == nullptr || w->given[band] < best->given[band]) best = w;
     }
     if (best == nullptr) return {};

@@ -34,6 +34,7 @@
 #include <string_view>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -74,15 +75,16 @@ class FairQueue {
     FairQueue& operator=(const FairQueue&) = delete;
 
     Status push(FairItem item, MonoNs now);
-    // The item that pop() would give; nullptr when empty. Valid until the next change. A caller
-    // that cannot take it now leaves it there: big requests are not starved by small ones that
-    // would fit.
+    // The item that pop() would give; nullptr when there is none. Valid until the next change.
     const FairItem* peek(MonoNs now) const;
     std::optional<FairItem> pop(MonoNs now);
     // Takes one out that was cancelled or has a passed deadline; false when it is not queued.
     bool remove(std::uint64_t handle);
     // Back in, where it was: for work that was paused. Never refused.
     void put_back(FairItem item, MonoNs now);
+
+    // Of these workspaces only high priority has a turn, until the next call.
+    void hold_back(const std::vector<std::string>& workspaces) { held_back_ = workspaces; }
 
     // A request of this workspace ended well …
     void note_end(const std::string& workspace, MonoNs now);
@@ -137,6 +139,7 @@ class FairQueue {
     std::int64_t level_[2] = {0, 0};
     // What those that have nothing queued had been given, while that is above level_ - kMaxCredit.
     std::unordered_map<std::string, std::int64_t> away_[2];
+    std::vector<std::string> held_back_;
     std::deque<std::pair<MonoNs, std::string>> ended_;  // within kReturn, oldest first
     std::unordered_map<std::uint64_t, Place> by_handle_;
     std::size_t count_[2] = {0, 0};

@@ -354,5 +354,17 @@ TEST(FairQueue, RandomOperationsKeepEveryItem) {
     }
 }
 
+TEST(FairQueue, AWorkspaceHeldBackHasNoTurnButItsHighOnes) {
+    FairQueue q({});
+    for (std::uint64_t i = 1; i <= 2; ++i) ASSERT_TRUE(q.push(item(i, "a"), 0));
+    ASSERT_TRUE(q.push(item(3, "b"), 0));
+    ASSERT_TRUE(q.push(item(4, "a", 100, Priority::kHigh), 0));
+    q.hold_back({"a"});
+    EXPECT_EQ(drain(q), (std::vector<std::uint64_t>{4, 3}));
+    EXPECT_EQ(q.size(), 2U);
+    q.hold_back({});
+    EXPECT_EQ(drain(q), (std::vector<std::uint64_t>{1, 2}));
+}
+
 }  // namespace
 }  // namespace zerohop::admit
