@@ -144,6 +144,8 @@ struct Config {
         std::string cache_dir;
         std::int64_t tokenizer_threads = 2;
         bool own_attention = true;
+        std::int64_t slow_reader_s = 10;
+        std::int64_t stalled_reader_s = 60;
     } engine;
     struct Cache {
         bool prefix = true;

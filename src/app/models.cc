@@ -28,6 +28,11 @@ Sampling sampling_defaults(const ModelConfig& model) {
     return sampling;
 }
 
+sched::OccupancyLimits occupancy_of(const Config& config) {
+    return {.slow_reader_ns = config.engine.slow_reader_s * kNsPerSec,
+            .stalled_reader_ns = config.engine.stalled_reader_s * kNsPerSec};
+}
+
 }  // namespace
 
 Result<engine::LlamaOptions> llama_options(const ModelConfig& model, const Config& config) {
@@ -43,6 +48,7 @@ Result<engine::LlamaOptions> llama_options(const ModelConfig& model, const Confi
     options.step_ms = clamped<std::int32_t>(model.step_ms);
     options.side_prefill = model.side_prefill;
     options.own_attention = config.engine.own_attention;
+    options.occupancy = occupancy_of(config);
     options.threads = clamped<std::int32_t>(model.threads);
     if (model.flash_attention != "auto") options.flash_attention = model.flash_attention == "on";
     if (model.kv_type != "auto") options.kv_type = model.kv_type;
@@ -69,7 +75,8 @@ Result<std::unique_ptr<EnginePort>> load_model(const ModelConfig& model, const C
         std::string script = model.path == "null:" ? "null" : model.path;
         if (!model.id.empty())
             script += fmt::format("{}id={}", script == "null" ? ":" : ",", model.id);
-        return engine::make_null(script, reservations_of(lanes_of(config)), gauge);
+        return engine::make_null(script, reservations_of(lanes_of(config)), gauge,
+                                 occupancy_of(config));
     }
     Result<engine::LlamaOptions> options = llama_options(model, config);
     if (!options) return std::unexpected(options.error());

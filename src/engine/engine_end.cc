@@ -49,7 +49,11 @@ void LlamaEngine::send(Sequence& sequence, std::string&& text) {
     if (text.empty()) return;
     Event event =
         Text{std::move(text), sequence.sampled(), sequence.admitted_ns, sequence.prefill_done_ns};
-    if (!sequence.starved() && sequence.stream->try_push(std::move(event))) return;
+    if (!sequence.starved() && sequence.stream->try_push(std::move(event))) {
+        if (sequence.lag.starved()) sequence.lag.feed(mono_now());
+        return;
+    }
+    if (!sequence.lag.starved()) sequence.lag.starve(mono_now());
     sequence.unsent += std::get<Text>(event).delta;
 }
 
@@ -71,7 +75,7 @@ Usage LlamaEngine::usage_of(const Sequence& sequence) const {
 
 void LlamaEngine::finish(Sequence& sequence, StopReason reason) {
     free_kv(sequence, true);
-    if (sequence.sampled() > 0) {
+    if (sequence.sampled() > 0 && !sequence.forget) {
         if (drafts_ != nullptr) drafts_->learn(sequence);
         plans_.learn(sequence.structure_keys<kv::PlanKey>(),
                      static_cast<std::uint32_t>(sequence.sampled()));
@@ -122,7 +126,7 @@ void LlamaEngine::free_kv(Sequence& sequence, bool keep) {
     }
     if (sequence.id < 0) return;
     if (sequence.held > sequence.computed) kv_.cut(sequence, sequence.computed);
-    kv_.release(sequence, keep);
+    kv_.release(sequence, keep && !sequence.forget);
     sequence.held = 0;
 }
 

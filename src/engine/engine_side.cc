@@ -26,9 +26,7 @@ bool LlamaEngine::is_for_side(const Sequence& sequence) const {
 bool LlamaEngine::waits_for_side(const Sequence& sequence) const {
     if (side_ == nullptr || side_->current() == nullptr || !is_for_side(sequence)) return false;
     const Sequence& current = *side_->current();
-    if (sequence.request->priority == Priority::kHigh &&
-        current.request->priority != Priority::kHigh)
-        return false;
+    if (sequence.priority == Priority::kHigh && current.priority != Priority::kHigh) return false;
     return 2 * sequence.pending() >= side_->left();
 }
 
@@ -52,13 +50,14 @@ void LlamaEngine::choose_side(MonoNs now) {
     }
     side_->begin(*best);
     best->beside = true;
+    best->pay();
 }
 
 bool LlamaEngine::abort_side(void* self) {
     auto* engine = static_cast<LlamaEngine*>(self);
     if (engine->stopping_.load(std::memory_order_acquire)) return true;
     const Sequence* current = engine->side_->current();
-    return current != nullptr && current->stream->cancelled() != CancelReason::kNone;
+    return current != nullptr && engine->is_over(*current, mono_now()) != Over::kNo;
 }
 
 void LlamaEngine::run_side() {
@@ -68,7 +67,7 @@ void LlamaEngine::run_side() {
     const std::int32_t rc = side_->run_chunk(governor_.threads());
     in_side_ = false;
     steps_.fetch_add(1, std::memory_order_relaxed);
-    if (rc == 2) return;  // cancelled: the next turn ends it
+    if (rc == 2) return end_side_early(sequence);
     if (rc != 0) {
         log_error(kOrigin, "llama_decode failed ({}) for {}", rc, sequence.request->id);
         fail_sequence(sequence, make_error(Code::kInternal, "the model failed to compute"));
@@ -81,6 +80,15 @@ void LlamaEngine::run_side() {
     if (side_->left() > 0) return;
     end_side_prompt(sequence);
     reap();
+}
+
+// Its chunk was given up, because it is over or the engine stops: never to be begun again.
+void LlamaEngine::end_side_early(Sequence& sequence) {
+    const Over over = is_over(sequence, mono_now());
+    if (over == Over::kNo) return;
+    end_over(sequence, over);
+    std::erase_if(running_, [&](const SequencePtr& other) { return other.get() == &sequence; });
+    publish();
 }
 
 // Between two pieces of a chunk: a turn, when somebody waits for one or is about to.

@@ -17,12 +17,13 @@ namespace {
 
 // Low priority stands still until the first token of such a one.
 bool prefills_high(const SequencePtr& s) {
-    return s->request->priority == Priority::kHigh && s->sampled() == 0 && !s->starved();
+    return s->priority == Priority::kHigh && s->sampled() == 0 && !s->starved();
 }
 
 }  // namespace
 
 bool LlamaEngine::plan_step(MonoNs now) {
+    inherit();
     while (true) {
         choose_side(now);
         runnable_.clear();
@@ -30,7 +31,7 @@ bool LlamaEngine::plan_step(MonoNs now) {
         const bool high_first = std::ranges::any_of(running_, prefills_high);
         for (const SequencePtr& sequence : running_) {
             if (sequence->starved() || sequence->beside || waits_for_side(*sequence)) continue;
-            if (high_first && sequence->request->priority == Priority::kLow) continue;
+            if (high_first && sequence->priority == Priority::kLow) continue;
             const std::int32_t pending = sequence->pending();
             runnable_.push_back({.pending = pending,
                                  .decoding = pending == 1 && sequence->sampled() > 0,
@@ -61,17 +62,20 @@ bool LlamaEngine::plan_step(MonoNs now) {
     }
 }
 
+std::int32_t LlamaEngine::lane_cap(std::uint8_t lane) const {
+    return options_.lane_caps == nullptr ? 0
+                                         : static_cast<std::int32_t>(options_.lane_caps->of(lane));
+}
+
 // While a lane with a cap has a prompt to compute, the prompts of others together get no more than
 // that of a step; what they lose is that lane's, whether or not the plan had room for it.
 void LlamaEngine::cap_beside_lanes() {
     if (options_.lane_caps == nullptr) return;
-    const auto lane_of = [&](std::size_t index) {
-        return runnable_sequences_[index]->request->lane;
-    };
+    const auto lane_of = [&](std::size_t index) { return runnable_sequences_[index]->lane; };
     std::int32_t cap = 0;
     std::uint8_t capping = 0;
     for (std::size_t i = 0; i < runnable_.size(); ++i) {
-        const auto own = static_cast<std::int32_t>(options_.lane_caps->of(lane_of(i)));
+        const std::int32_t own = lane_cap(lane_of(i));
         if (runnable_[i].decoding || own == 0 || (cap != 0 && own >= cap)) continue;
         cap = own;
         capping = lane_of(i);
@@ -215,7 +219,8 @@ bool LlamaEngine::compute(std::span<InStep> parts) {
 void LlamaEngine::fill_batch(std::span<InStep> parts) {
     batch_.clear();
     for (InStep& part : parts) {
-        const Sequence& sequence = *part.sequence;
+        Sequence& sequence = *part.sequence;
+        sequence.pay();
         const std::int32_t pending = part.tokens - part.drafted;
         const bool samples = part.row >= 0 && sequence.output_limit() > 0;
         if (part.row >= 0) part.row = samples ? batch_.size() + pending - 1 : kNothingToSample;
@@ -234,8 +239,8 @@ void LlamaEngine::fill_batch(std::span<InStep> parts) {
 // when most of it is for nobody; else its end is near enough.
 bool LlamaEngine::abort_step(void* self) {
     auto* engine = static_cast<LlamaEngine*>(self);
-    if (!engine->look_.load(std::memory_order_acquire)) return false;
     if (engine->stopping_.load(std::memory_order_acquire)) return true;
+    if (!engine->look_.load(std::memory_order_acquire)) return false;
     std::int32_t total = 0, dead = 0;
     for (const InStep& part : engine->in_call_) {
         total += part.tokens;

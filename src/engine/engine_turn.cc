@@ -1,5 +1,5 @@
-// One turn of the engine thread: take what came in, drop what is cancelled, admit what fits,
-// compute a step.
+// One turn of the engine thread: take what came in, drop what is over, admit (engine_admit.cc),
+// compute a step (engine_step.cc).
 #include <algorithm>
 #include <iterator>
 #include <utility>
@@ -9,6 +9,12 @@
 #include "engine/llama_engine_impl.h"
 
 namespace zerohop::engine {
+namespace {
+
+constexpr MonoNs kLookAgain = kNsPerSec / 4;
+
+}  // namespace
+
 void LlamaEngine::run() {
     const BufferOwner owner(model_.get());
     give_back_at_ = mono_now();  // what making and measuring took
@@ -34,6 +40,7 @@ bool LlamaEngine::turn() {
     if (told) forget_asked();
     sweep(now, told);
     flush_starved(told);
+    look_at_readers(now);
     admit(now);
     const bool work = plan_step(now);
     publish();
@@ -68,21 +75,31 @@ void LlamaEngine::enqueue(PreparedRequest&& ready, MonoNs now) {
     SequencePtr sequence = make_sequence(std::move(ready));
     const RequestPtr request = sequence->request;
     if (request->deadline_ns != 0) next_deadline_ = std::min(next_deadline_, request->deadline_ns);
+    // A cancel while it was tokenized told a turn that did not know of it yet.
+    if (const Over over = is_over(*sequence, now); over != Over::kNo)
+        return end_over(*sequence, over);
     sequence->expected =
         plans_.expect(sequence->structure_keys<kv::PlanKey>(),
                       static_cast<std::uint32_t>(std::max(sequence->output_limit(), 0)));
+    const std::int64_t left = left_to_compute(*sequence);
+    Status queued = check_promise(*request, left);
+    if (queued) queued = queue(std::move(sequence), left, since, now);
+    if (!queued) (void)stream->try_push(Failed{queued.error()});
+}
+
+std::int64_t LlamaEngine::left_to_compute(const Sequence& sequence) const {
+    return std::max<std::int64_t>(std::ssize(sequence.tokens) - kv_.known(sequence), 1);
+}
+
+Status LlamaEngine::queue(SequencePtr&& sequence, std::int64_t left, MonoNs since, MonoNs now) {
+    const RequestPtr request = sequence->request;
     const auto planned = sequence->expected.samples > 0
                              ? static_cast<std::int32_t>(sequence->expected.mean_tokens)
                              : 0;
-    const std::int64_t left =
-        std::max<std::int64_t>(std::ssize(sequence->tokens) - kv_.known(*sequence), 1);
-    Status queued = check_promise(*request, left);
-    if (queued)
-        queued = waiting_.push(fair_item(*request, sequence->order, left,
-                                         static_cast<double>(left) * prefill_token_ns_,
-                                         decode_token_ns_, since, planned),
-                               request->lane, std::move(sequence), now);
-    if (!queued) (void)stream->try_push(Failed{queued.error()});
+    return waiting_.push(
+        fair_item(*request, sequence->order, left, static_cast<double>(left) * prefill_token_ns_,
+                  decode_token_ns_, since, planned),
+        request->lane, std::move(sequence), now);
 }
 
 // With so many tokens of its prompt left to compute.
@@ -134,7 +151,22 @@ SequencePtr LlamaEngine::make_sequence(PreparedRequest&& ready) {
 
 void LlamaEngine::forget_asked() {
     forgets_.take(forget_now_);
-    for (const Forget& f : forget_now_) kv_.forget(f.workspace, f.id);
+    for (const Forget& f : forget_now_) {
+        kv_.forget(f.workspace, f.id);
+        if (f.id == 0) forget_derived(f.workspace);
+    }
+}
+
+// What was learnt of a workspace's prompts and answers; requests that run go on, and leave nothing.
+void LlamaEngine::forget_derived(std::string_view name) {
+    for (const kv::Namespace& ns :
+         {kv::derive_namespace(name, info_.id), kv::shared_namespace(name, info_.id)}) {
+        plans_.forget(ns.owner);
+        if (drafts_ != nullptr) drafts_->forget(ns.owner);
+        for (auto* list : {&sharing_, &resuming_, &running_, &lagging_})
+            for (const SequencePtr& sequence : *list)
+                if (sequence->ns.owner == ns.owner) sequence->forget = true;
+    }
 }
 
 LlamaEngine::Over LlamaEngine::is_over(const Sequence& sequence, MonoNs now) const {
@@ -174,12 +206,13 @@ void LlamaEngine::sweep(MonoNs now, bool told) {
         return true;
     };
     waiting_.erase_if(ended);
-    for (auto* list : {&sharing_, &resuming_, &running_, &ending_}) std::erase_if(*list, ended);
+    for (auto* list : {&sharing_, &resuming_, &running_, &lagging_, &ending_})
+        std::erase_if(*list, ended);
 }
 
 void LlamaEngine::flush_starved(bool told) {
     if (!told) return;
-    for (const auto* list : {&running_, &resuming_})
+    for (const auto* list : {&running_, &lagging_})
         for (const SequencePtr& sequence : *list)
             if (sequence->starved()) send(*sequence, std::exchange(sequence->unsent, {}));
     std::erase_if(ending_, [this](SequencePtr& sequence) {
@@ -188,121 +221,37 @@ void LlamaEngine::flush_starved(bool told) {
     });
 }
 
-// --- admission ----------------------------------------------------------------------------------
-
-// High priority first, then the paused, then the rest in the queue's order. Strictly in order: a
-// big request that does not fit yet is not overtaken for ever by small ones; and one that was
-// paused long ago comes before everybody.
-void LlamaEngine::admit(MonoNs now) {
-    count_running();
-    admit_sharing(now);
-    const bool overdue =
-        !resuming_.empty() && now - resuming_.front()->since >= admit::FairQueue::kMaxOvertake;
-    if (!overdue) admit_waiting(now, true);
-    while (!resuming_.empty()) {
-        if (!waiting_.has_room(resuming_.front()->request->lane, now)) break;
-        const KvStore::Admitted admitted = start(*resuming_.front(), now);
-        if (admitted == KvStore::Admitted::kFull) break;
-        auto& to = admitted == KvStore::Admitted::kGo ? running_ : sharing_;
-        to.push_back(std::move(resuming_.front()));
-        resuming_.erase(resuming_.begin());
-        count_running();
-    }
-    if (resuming_.empty()) admit_waiting(now, false);
-}
-
-// Those whose shared beginning is there now, or will not come.
-void LlamaEngine::admit_sharing(MonoNs now) {
-    for (SequencePtr& sequence : sharing_) {
-        if (!kv_.wait_is_over(*sequence)) continue;
-        const KvStore::Admitted admitted = start(*sequence, now);
-        if (admitted == KvStore::Admitted::kWait) continue;
-        auto& to = admitted == KvStore::Admitted::kGo ? running_ : resuming_;
-        to.push_back(std::move(sequence));
-    }
-    std::erase(sharing_, nullptr);
-}
-
-void LlamaEngine::admit_waiting(MonoNs now, bool high_only) {
-    while (true) {
-        SequencePtr next;
-        if (waiting_.next(now, high_only) != nullptr)
-            next = waiting_.take(now);
-        else if (!(high_only && waiting_.high_waits()))
-            return;
-        if (next != nullptr) {
-            KvStore::Admitted admitted = start(*next, now);
-            // A high-priority request that finds no KV takes that of a low one.
-            while (admitted == KvStore::Admitted::kFull && high_only && preempt_low())
-                admitted = start(*next, now);
-            const bool full = admitted == KvStore::Admitted::kFull;
-            if (full) {
-                // First of those that wait for room.
-                next->since = now;
-                resuming_.insert(resuming_.begin(), std::move(next));
-            } else {
-                (admitted == KvStore::Admitted::kGo ? running_ : sharing_)
-                    .push_back(std::move(next));
-            }
-            count_running();
-            if (full) return;
-        } else {
-            if (!preempt_low()) return;  // or its slot
-            count_running();
+// Who does not read gives its place to those who wait for one, or ends (sched/occupancy.h).
+void LlamaEngine::look_at_readers(MonoNs now) {
+    const auto not_read = [] {
+        return make_error(Code::kTimeout, "the answer was not read for too long");
+    };
+    const bool wanted = !waiting_.empty() || !resuming_.empty();
+    bool failed = false;
+    for (std::size_t i = running_.size(); i-- > 0;) {
+        Sequence& sequence = *running_[i];
+        if (sequence.lag.stalled(options_.occupancy, now)) {
+            fail_sequence(sequence, not_read());
+            failed = true;
+        } else if (wanted && sequence.lag.slow(options_.occupancy, now)) {
+            pause(i, "its reader is slow and others wait");
         }
     }
-}
-
-// Tells the wait queue how many run on which lane.
-void LlamaEngine::count_running() {
-    for (const std::uint8_t lane : counted_lanes_) waiting_.note_running(lane, -1);
-    counted_lanes_.clear();
-    for (const auto* list : {&running_, &sharing_})
-        for (const SequencePtr& sequence : *list)
-            if (sequence != nullptr) counted_lanes_.push_back(sequence->request->lane);
-    for (const std::uint8_t lane : counted_lanes_) waiting_.note_running(lane, 1);
-}
-
-// Pauses the youngest low-priority sequence that was not paused for this before.
-bool LlamaEngine::preempt_low() {
-    std::size_t victim = running_.size();
-    for (std::size_t i = 0; i < running_.size(); ++i) {
-        const Sequence& s = *running_[i];
-        if (s.request->priority != Priority::kLow || s.preempted || s.beside || s.last) continue;
-        if (victim == running_.size() || s.order > running_[victim]->order) victim = i;
+    if (failed) reap();
+    for (auto* list : {&lagging_, &ending_}) {
+        std::erase_if(*list, [&](SequencePtr& sequence) {
+            return sequence->lag.stalled(options_.occupancy, now) &&
+                   sequence->stream->try_push(Failed{not_read()});
+        });
     }
-    if (victim == running_.size()) return false;
-    running_[victim]->preempted = true;
-    pause(victim, "a high-priority request needs its place");
-    return true;
-}
-
-KvStore::Admitted LlamaEngine::start(Sequence& sequence, MonoNs now) {
-    const auto size = static_cast<std::int64_t>(sequence.tokens.size());
-    const std::int64_t output =
-        std::clamp<std::int64_t>(sequence.output_limit() - sequence.sampled(), 0,
-                                 std::max<std::int64_t>(sequence.expected.reserve_tokens, 1));
-    const std::int64_t reserve = std::min<std::int64_t>(output, info_.context_tokens - size);
-    const KvStore::Admitted admitted = kv_.admit(sequence, reserve, now);
-    if (admitted != KvStore::Admitted::kGo) return admitted;
-    kv_.make_way();
-    sequence.held = sequence.computed;
-    if (sequence.read < 0) sequence.read = sequence.computed;
-    if (sequence.admitted_ns == 0) sequence.admitted_ns = now;
-    if (drafts_ != nullptr) drafts_->open(sequence);
-    return admitted;
-}
-
-void LlamaEngine::pause(std::size_t index, std::string_view why) {
-    SequencePtr sequence = std::move(running_[index]);
-    running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(index));
-    log_debug(kOrigin, "{} is paused: {}", sequence->request->id, why);
-    free_kv(*sequence, true);
-    sequence->since = mono_now();
-    const auto place =
-        std::find_if(resuming_.begin(), resuming_.end(),
-                     [&](const SequencePtr& other) { return other->order > sequence->order; });
-    resuming_.insert(place, std::move(sequence));
+    std::erase_if(lagging_, [&](SequencePtr& sequence) {
+        if (sequence->starved()) return false;
+        const StreamPtr stream = sequence->stream;
+        const std::int64_t left = left_to_compute(*sequence);
+        if (Status queued = queue(std::move(sequence), left, now, now); !queued)
+            (void)stream->try_push(Failed{queued.error()});
+        return true;
+    });
 }
 
 void LlamaEngine::fail_everything() {
@@ -314,7 +263,7 @@ void LlamaEngine::fail_everything() {
     inbox_.close(arrived_now_);
     for (PreparedRequest& ready : arrived_now_) enqueue(std::move(ready), mono_now());
     waiting_.erase_if(fail_one);
-    for (auto* list : {&sharing_, &resuming_, &running_, &ending_}) {
+    for (auto* list : {&sharing_, &resuming_, &running_, &lagging_, &ending_}) {
         std::for_each(list->begin(), list->end(), fail_one);
         list->clear();
     }
@@ -336,7 +285,8 @@ void LlamaEngine::publish() {
     kv_used_.store(used, std::memory_order_relaxed);
     n_waiting_.store(size(waiting_) + size(sharing_), std::memory_order_relaxed);
     n_running_.store(running, std::memory_order_relaxed);
-    n_paused_.store(starved + size(resuming_) + size(ending_), std::memory_order_relaxed);
+    n_paused_.store(starved + size(resuming_) + size(lagging_) + size(ending_),
+                    std::memory_order_relaxed);
     EngineStats stats;
     kv_.add_to(stats);
     if (drafts_ != nullptr) {
@@ -361,8 +311,13 @@ std::int64_t LlamaEngine::sleep_ns() const {
     const MonoNs now = mono_now();
     MonoNs until = std::min(next_deadline_, kv_.next_tidy());
     if (running_.empty()) until = std::min(until, give_back_at_);
-    // A kept place (FairQueue) is given away by the clock, not by an event.
+    // A kept place (FairQueue) is given away by the clock, not by an event, and so are those of
+    // slow readers, and the room of pins that expire.
     if (!waiting_.empty()) until = std::min(until, now + admit::FairQueue::kReturn);
+    const auto starved = [](const SequencePtr& sequence) { return sequence->starved(); };
+    if (!resuming_.empty() || !lagging_.empty() || std::ranges::any_of(running_, starved) ||
+        std::ranges::any_of(ending_, starved))
+        until = std::min(until, now + kLookAgain);
     return until == kNever ? -1 : std::max<std::int64_t>(1, until - now);
 }
 

@@ -152,9 +152,9 @@ EngineStats LlamaEngine::stats_approx() const {
 void LlamaEngine::stop() {
     drain();
     const std::lock_guard lock(join_mutex_);
-    pool_->stop();
-    stopping_.store(true, std::memory_order_release);
+    stopping_.store(true, std::memory_order_release);  // first: it ends the running step
     notify();
+    pool_->stop();
     if (thread_.joinable()) thread_.join();
 }
 

@@ -22,6 +22,7 @@
 #include "base/error.h"
 #include "request/engine_port.h"
 #include "request/request.h"
+#include "sched/occupancy.h"
 
 namespace zerohop::engine {
 
@@ -75,6 +76,7 @@ struct LlamaOptions {
     std::int64_t queue_tokens = 1 << 20;       // their prompt and expected output in total
     std::shared_ptr<admit::QueueGauge> gauge;  // kept up to date for whoever asks; may be null
     std::vector<std::uint32_t> lane_reserved;  // slots by lane index (wait_queue.h)
+    sched::OccupancyLimits occupancy;          // how long a reader may hold a place
     std::shared_ptr<const admit::LaneCaps> lane_caps;  // read at each step; null: none
     bool own_attention = true;                         // attention.h; of the whole process
     bool side_prefill = true;               // long prompts in a context of their own (on a CPU)

@@ -1,7 +1,8 @@
 // LlamaEngine's inside. Its parts, each a file:
 //
 //     llama_engine.cc   loading, the public face, what other threads do
-//     engine_turn.cc    one turn of the engine thread: cancels, deadlines, admission, pausing
+//     engine_turn.cc    one turn of the engine thread: cancels, deadlines, readers
+//     engine_admit.cc   who gets a place, who gives one up
 //     engine_step.cc    planning, batches, the llama calls, sampling
 //     engine_side.cc    long prompts in the side context
 //     engine_end.cc     text to streams, endings
@@ -14,6 +15,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <mutex>
@@ -52,7 +54,7 @@ inline constexpr std::string_view kOrigin = "engine";
 // The planner prefers who has waited longest: high priority counts as having waited long.
 inline MonoNs counted_since(const Sequence& sequence) {
     constexpr MonoNs kHeadStart = 1000 * kNsPerSec;
-    const bool high = sequence.request->priority == Priority::kHigh;
+    const bool high = sequence.priority == Priority::kHigh;
     return sequence.since - (high ? kHeadStart : 0);
 }
 
@@ -106,29 +108,47 @@ class LlamaEngine final : public EnginePort {
     bool turn();
     void take_arrived(MonoNs now);
     void enqueue(PreparedRequest&& ready, MonoNs now);
+    std::int64_t left_to_compute(const Sequence& sequence) const;
+    Status queue(SequencePtr&& sequence, std::int64_t left, MonoNs since, MonoNs now);
     void make_room_ahead();
     Status check_promise(const Request& request, std::int64_t left) const;
     SequencePtr make_sequence(PreparedRequest&& ready);
     SamplerParams sampler_params(const Sampling& asked);
     void forget_asked();
+    void forget_derived(std::string_view name);
     void sweep(MonoNs now, bool told);
     Over is_over(const Sequence& sequence, MonoNs now) const;
     void end_over(Sequence& sequence, Over over);
     void flush_starved(bool told);
-    void admit(MonoNs now);
-    void admit_sharing(MonoNs now);
-    void admit_waiting(MonoNs now, bool high_only);
-    KvStore::Admitted start(Sequence& sequence, MonoNs now);
-    bool preempt_low();
-    void count_running();
-    void pause(std::size_t index, std::string_view why);
+    void look_at_readers(MonoNs now);
     void publish();
     bool give_back();
     std::int64_t sleep_ns() const;
     void fail_everything();
 
+    // (engine_admit.cc)
+    void admit(MonoNs now);
+    void admit_sharing(MonoNs now);
+    void admit_resuming(MonoNs now);
+    void admit_waiting(MonoNs now, bool high_only);
+    void place(SequencePtr&& sequence, KvStore::Admitted admitted, MonoNs now);
+    void wait_for_room(SequencePtr&& sequence);
+    bool may_pass(MonoNs now) const;
+    void hold_back();
+    bool gives_way(const Sequence& running, const Sequence& to) const;
+    bool may_claim(const Sequence& sequence, MonoNs now) const;
+    KvStore::Admitted claim(Sequence& sequence, MonoNs now);
+    void inherit();
+    std::size_t youngest(const std::function<bool(const Sequence&)>& among) const;
+    bool preempt_low();
+    std::int64_t expected_output(const Sequence& sequence) const;
+    KvStore::Admitted start(Sequence& sequence, MonoNs now);
+    void count_running();
+    void pause(std::size_t index, std::string_view why);
+
     // (engine_step.cc)
     bool plan_step(MonoNs now);
+    std::int32_t lane_cap(std::uint8_t lane) const;
     void cap_beside_lanes();
     std::int32_t add_to_plan(std::uint32_t index, std::int32_t most);
     void add_drafts();
@@ -149,6 +169,7 @@ class LlamaEngine final : public EnginePort {
     bool waits_for_side(const Sequence& sequence) const;
     void choose_side(MonoNs now);
     void run_side();
+    void end_side_early(Sequence& sequence);
     void side_break(std::int64_t piece_ns);
     void end_side_prompt(Sequence& sequence);
     static bool abort_step(void* self);
@@ -194,9 +215,10 @@ class LlamaEngine final : public EnginePort {
     std::unique_ptr<Drafts> drafts_;     // null: none
     sched::Planner planner_;
     sched::ThreadGovernor governor_;
-    std::vector<SequencePtr> resuming_;  // paused by KV shortage, oldest first
+    std::vector<SequencePtr> resuming_;  // want KV: the most urgent first, then the oldest
     std::vector<SequencePtr> sharing_;   // wait for another one to compute their beginning
     std::vector<SequencePtr> running_;   // hold KV
+    std::vector<SequencePtr> lagging_;   // paused until their readers have read; hold nothing
     std::vector<SequencePtr> ending_;    // wait for room in their ring, hold nothing else
     std::vector<sched::Runnable> runnable_;
     std::vector<Sequence*> runnable_sequences_;
@@ -205,7 +227,8 @@ class LlamaEngine final : public EnginePort {
     std::vector<Drafted> drafted_;
     std::vector<PreparedRequest> arrived_now_;
     std::vector<Forget> forget_now_;
-    std::span<const InStep> in_call_;  // of step_: what llama computes now
+    std::vector<std::string> held_back_;  // workspaces
+    std::span<const InStep> in_call_;     // of step_: what llama computes now
     std::vector<StepToken> record_;
     std::vector<std::uint8_t> counted_lanes_;  // of running_ and sharing_, as waiting_ knows them
     MonoNs next_deadline_ = kNever;

@@ -1,5 +1,6 @@
 // One thread, one heap of due times. A request moves inbox → waiting → running (a slot) → gone; a
-// running sequence is either in the heap (its next token has a time) or paused by a full ring.
+// running sequence is either in the heap (its next token has a time) or paused by a full ring. One
+// whose reader is slow gives its slot away: running → lagging → waiting (sched/occupancy.h).
 #include "engine/null_engine.h"
 
 #include <fmt/format.h>
@@ -23,6 +24,7 @@ namespace zerohop::engine {
 namespace {
 
 constexpr MonoNs kNever = std::numeric_limits<MonoNs>::max();
+constexpr MonoNs kLookAgain = kNsPerSec / 4;  // at readers
 
 struct Sequence {
     RequestPtr request;
@@ -33,6 +35,7 @@ struct Sequence {
     std::int32_t input_tokens = 0;
     std::int32_t sampled = 0;
     std::string unsent;  // text the ring had no room for
+    sched::ReaderLag lag;
     bool paused = false;
     bool gone = false;
     MonoNs due = 0;
@@ -51,8 +54,10 @@ struct Later {
 class NullEngine final : public EnginePort {
   public:
     NullEngine(NullConfig config, std::vector<std::uint32_t> lane_reserved,
-               const std::shared_ptr<admit::QueueGauge>& gauge)
+               const std::shared_ptr<admit::QueueGauge>& gauge,
+               const sched::OccupancyLimits& occupancy)
         : config_(std::move(config)),
+          occupancy_(occupancy),
           waiting_({.bounds = {.max_requests = std::max(config_.queue, 1U),
                                .max_tokens = std::int64_t{1} << 60,
                                .model = config_.id},
@@ -86,6 +91,8 @@ class NullEngine final : public EnginePort {
     void enqueue(SequencePtr&& sequence, MonoNs now);
     void fill_slots(MonoNs now);
     void look_at_all(MonoNs now);
+    void look_at_readers(MonoNs now);
+    void resume(const SequencePtr& sequence);
     bool end_if_over(const SequencePtr& sequence, MonoNs now);
     void step(const SequencePtr& sequence, MonoNs now);
     bool send(Sequence& sequence, std::string&& text);
@@ -95,6 +102,7 @@ class NullEngine final : public EnginePort {
     std::int64_t sleep_ns(MonoNs now);
 
     const NullConfig config_;
+    const sched::OccupancyLimits occupancy_;
     ModelInfo info_;
     Wake wake_;
     std::atomic<bool> look_{false}, draining_{false}, stopping_{false};
@@ -107,7 +115,7 @@ class NullEngine final : public EnginePort {
     // The engine thread's own.
     WaitQueue<SequencePtr> waiting_;
     std::uint64_t next_handle_ = 0;
-    std::vector<SequencePtr> running_;
+    std::vector<SequencePtr> running_, lagging_;
     MonoNs next_deadline_ = kNever;
     std::priority_queue<std::pair<MonoNs, SequencePtr>, std::vector<std::pair<MonoNs, SequencePtr>>,
                         Later>
@@ -164,6 +172,8 @@ void NullEngine::submit(RequestPtr request, StreamPtr stream) {
     sequence->input_tokens = input;
     sequence->request = std::move(request);
     sequence->stream = std::move(stream);
+    sequence->stream->set_queued(true);
+    (void)sequence->stream->try_push(Prepared{input});
     const SequencePtr kept = sequence;
     const auto pushed = inbox_.push(std::move(sequence));
     if (pushed == Inbox<SequencePtr>::Pushed::kFirst) wake_.signal();
@@ -213,6 +223,7 @@ void NullEngine::run() {
         MonoNs now = mono_now();
         const bool told = look_.exchange(false, std::memory_order_acq_rel);
         if (told || now >= next_deadline_) look_at_all(now);
+        if (n_paused_.load(std::memory_order_relaxed) > 0) look_at_readers(now);
         fill_slots(now);
         // One token of every sequence that is due, then look at the inbox again.
         for (std::size_t n = due_.size(); n > 0 && !due_.empty() && due_.top().first <= now; --n) {
@@ -241,45 +252,51 @@ void NullEngine::run() {
         end(*sequence);
         return true;
     });
-    for (const SequencePtr& sequence : running_) {
-        fail_stream(*sequence, Code::kUnavailable, "shutting down");
-        end(*sequence);
+    for (auto* list : {&running_, &lagging_}) {
+        for (const SequencePtr& sequence : *list) {
+            fail_stream(*sequence, Code::kUnavailable, "shutting down");
+            end(*sequence);
+        }
+        list->clear();
     }
-    running_.clear();
 }
 
 std::int64_t NullEngine::sleep_ns(MonoNs now) {
     if (waiting_.next(now, false) != nullptr) return 0;
     MonoNs next = next_deadline_;
     if (!due_.empty()) next = std::min(next, due_.top().first);
+    if (n_paused_.load(std::memory_order_relaxed) > 0) next = std::min(next, now + kLookAgain);
     return next == kNever ? -1 : std::max<std::int64_t>(0, next - now);
 }
 
 void NullEngine::enqueue(SequencePtr&& sequence, MonoNs now) {
+    // A cancel before it was taken from the inbox told a turn that did not know of it yet.
+    if (end_if_over(sequence, now)) return;
     const std::uint8_t lane = sequence->request->lane;
     admit::FairItem item = fair_item(*sequence->request, ++next_handle_, sequence->input_tokens,
                                      static_cast<double>(sequence->script.prefill_ns),
                                      static_cast<double>(sequence->script.delay_ns), now);
     const SequencePtr kept = sequence;
     const Status queued = waiting_.push(std::move(item), lane, std::move(sequence), now);
-    if (!queued) {
-        push_final(*kept->stream, Failed{queued.error()});
-        end(*kept);
-        return;
-    }
-    (void)kept->stream->try_push(Prepared{kept->input_tokens});  // the ring is empty
+    if (queued) return;
+    push_final(*kept->stream, Failed{queued.error()});
+    end(*kept);
 }
 
 void NullEngine::fill_slots(MonoNs now) {
     while (waiting_.next(now, false) != nullptr) {
         const SequencePtr sequence = waiting_.take(now);
         if (end_if_over(sequence, now)) continue;
-        sequence->admitted_ns = now;
-        sequence->due = sequence->prefill_done_ns = now + sequence->script.prefill_ns;
-        prompt_tokens_.fetch_add(static_cast<std::uint64_t>(sequence->input_tokens),
-                                 std::memory_order_relaxed);
         running_.push_back(sequence);
         waiting_.note_running(sequence->request->lane, 1);
+        if (sequence->admitted_ns == 0) {
+            sequence->stream->set_queued(false);
+            sequence->admitted_ns = now;
+            sequence->prefill_done_ns = now + sequence->script.prefill_ns;
+            prompt_tokens_.fetch_add(static_cast<std::uint64_t>(sequence->input_tokens),
+                                     std::memory_order_relaxed);
+        }
+        sequence->due = std::max(now, sequence->prefill_done_ns);
         due_.emplace(sequence->due, sequence);
     }
 }
@@ -300,11 +317,42 @@ void NullEngine::look_at_all(MonoNs now) {
         if (end_if_over(sequence, now)) continue;
         note_deadline(*sequence);
         if (!sequence->paused) continue;
-        sequence->paused = false;
-        n_paused_.fetch_sub(1, std::memory_order_relaxed);
+        resume(sequence);
         sequence->due = std::max(now, sequence->due);
         due_.emplace(sequence->due, sequence);
     }
+    std::erase_if(lagging_, [&](const SequencePtr& sequence) {
+        if (end_if_over(sequence, now)) return true;
+        note_deadline(*sequence);
+        resume(sequence);
+        if (!send(*sequence, std::exchange(sequence->unsent, {}))) return false;
+        enqueue(SequencePtr(sequence), now);
+        return true;
+    });
+}
+
+void NullEngine::resume(const SequencePtr& sequence) {
+    sequence->paused = false;
+    n_paused_.fetch_sub(1, std::memory_order_relaxed);
+}
+
+// Who does not read gives its slot to those who wait for one, or ends.
+void NullEngine::look_at_readers(MonoNs now) {
+    const auto stalled = [&](const SequencePtr& sequence) {
+        if (!sequence->gone && sequence->lag.stalled(occupancy_, now)) {
+            fail_stream(*sequence, Code::kTimeout, "the answer was not read for too long");
+            end(*sequence);
+        }
+        return sequence->gone;
+    };
+    std::erase_if(lagging_, stalled);
+    std::erase_if(running_, [&](const SequencePtr& sequence) {
+        if (stalled(sequence) || waiting_.empty() || !sequence->lag.slow(occupancy_, now))
+            return false;
+        waiting_.note_running(sequence->request->lane, -1);
+        lagging_.push_back(sequence);
+        return true;
+    });
 }
 
 bool NullEngine::end_if_over(const SequencePtr& sequence, MonoNs now) {
@@ -342,7 +390,11 @@ bool NullEngine::send(Sequence& sequence, std::string&& text) {
     if (text.empty()) return true;
     Event event =
         Text{std::move(text), sequence.sampled, sequence.admitted_ns, sequence.prefill_done_ns};
-    if (sequence.stream->try_push(std::move(event))) return true;
+    if (sequence.stream->try_push(std::move(event))) {
+        if (sequence.lag.starved()) sequence.lag.feed(mono_now());
+        return true;
+    }
+    sequence.lag.starve(mono_now());
     sequence.unsent = std::move(std::get<Text>(event).delta);
     sequence.paused = true;
     n_paused_.fetch_add(1, std::memory_order_relaxed);
@@ -408,10 +460,12 @@ void NullEngine::step(const SequencePtr& pointer, MonoNs now) {
 
 Result<std::unique_ptr<EnginePort>> make_null(std::string_view config,
                                               std::vector<std::uint32_t> lane_reserved,
-                                              const std::shared_ptr<admit::QueueGauge>& gauge) {
+                                              const std::shared_ptr<admit::QueueGauge>& gauge,
+                                              const sched::OccupancyLimits& occupancy) {
     Result<NullConfig> parsed = parse_null_config(config);
     if (!parsed) return std::unexpected(parsed.error());
-    return std::make_unique<NullEngine>(std::move(*parsed), std::move(lane_reserved), gauge);
+    return std::make_unique<NullEngine>(std::move(*parsed), std::move(lane_reserved), gauge,
+                                        occupancy);
 }
 
 }  // namespace zerohop::engine

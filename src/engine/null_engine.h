@@ -25,7 +25,7 @@
 // Unknown keys and bad numbers fail: the config at make_null, the request with kInvalidRequest.
 //
 // Input tokens: white-space separated words of every turn + 4 per turn + 3. The same for kCount.
-// Prepared comes when a request is queued. Waiting requests start in the order of priority,
+// Prepared comes before a request is queued. Waiting requests start in the order of priority,
 // fairness and lane that wait_queue.h gives them. One thread per engine owns all sequences; submit,
 // notify, drain, stop: any thread.
 #pragma once
@@ -37,6 +37,7 @@
 #include "admit/queue_gauge.h"
 #include "base/error.h"
 #include "request/engine_port.h"
+#include "sched/occupancy.h"
 
 namespace zerohop::engine {
 
@@ -44,6 +45,7 @@ namespace zerohop::engine {
 // with kInvalidRequest on an unknown key or a bad value.
 Result<std::unique_ptr<EnginePort>> make_null(
     std::string_view config, std::vector<std::uint32_t> lane_reserved = {},
-    const std::shared_ptr<admit::QueueGauge>& gauge = nullptr);
+    const std::shared_ptr<admit::QueueGauge>& gauge = nullptr,
+    const sched::OccupancyLimits& occupancy = {});
 
 }  // namespace zerohop::engine

@@ -5,13 +5,14 @@
 //
 // Decoding is the case of one pending token. A paused sequence gives up its slot (computed = 0);
 // its KV stays cached while there is room, else it is computed again like a longer prompt. Owned
-// and touched by the engine thread only.
+// and touched by the engine thread only; compute threads read `request` and `stream`.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -22,6 +23,7 @@
 #include "request/output_text.h"
 #include "request/request.h"
 #include "request/stream.h"
+#include "sched/occupancy.h"
 
 namespace zerohop::engine {
 
@@ -37,6 +39,8 @@ struct Sequence {
           stream(std::move(s)),
           tokens(std::move(t)),
           prompt(static_cast<std::int32_t>(tokens.size())),
+          priority(request->priority),
+          lane(request->lane),
           sampler(params),
           output(request->stop_sequences, request->stop_rule) {}
 
@@ -62,9 +66,15 @@ struct Sequence {
     std::unique_ptr<draft::DraftSession> drafts;  // null: none wanted
     draft::Draft draft;                           // proposed for the current step
     bool preempted = false;  // gave way to a high-priority request; once is enough
+    bool paid = false;       // pay()
+    bool forget = false;     // its workspace was erased meanwhile: nothing of it is kept
+    // What its prompt is served as: its own, or those of one that waits for it, if that is more.
+    Priority priority = Priority::kNormal;
+    std::uint8_t lane = 0;
     Sampler sampler;
     OutputText output;
     std::string unsent;         // text the ring had no room for
+    sched::ReaderLag lag;       // starved() by the clock
     std::optional<Event> last;  // Done, waiting behind unsent
 
     MonoNs admitted_ns = 0, prefill_done_ns = 0, first_token_ns = 0;
@@ -82,6 +92,14 @@ struct Sequence {
     std::int32_t output_limit() const { return output_cap(*request, prompt); }
     std::int32_t sampled() const { return static_cast<std::int32_t>(tokens.size()) - prompt; }
     bool starved() const { return !unsent.empty(); }  // its ring is full
+    // Something is computed for it: from now on its client pays.
+    void pay() {
+        if (!std::exchange(paid, true)) stream->set_queued(false);
+    }
+    // Whether that one computes what it waits for (KvStore::admit).
+    bool waits_for(const Sequence& other) const {
+        return other.id == wait_for && other.order + 1 == wait_order;
+    }
 };
 
 }  // namespace zerohop::engine

@@ -126,7 +126,7 @@ void TokenizerPool::work(Job&& job) {
     if (ready.tokens.size() >= context) return too_long("", ready.tokens.size());
     if (ready.tokens.empty())
         return refuse(stream, Code::kInvalidRequest, "messages: the prompt is empty");
-    stream.set_queued(true);  // until WaitQueue::take()
+    stream.set_queued(true);  // until something is computed for it
     (void)stream.try_push(Prepared{static_cast<std::int32_t>(ready.tokens.size())});
     if (job.request->work == Work::kCount) return;
     ready.stream = std::move(job.stream);

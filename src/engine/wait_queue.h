@@ -9,9 +9,8 @@
 // expected of those that were taken. next() refreshes it, so an engine calls that after every
 // change, also before it sleeps.
 //
-// Owner: an engine, under its lock or on its thread. Pointer is what the engine keeps per request,
-// with its `stream`; the queue owns it from push() to take(). push() fails with kOverloaded and
-// leaves it alone.
+// Owner: an engine, under its lock or on its thread. Pointer is what the engine keeps per request;
+// the queue owns it from push() to take(). push() fails with kOverloaded and leaves it alone.
 #pragma once
 
 #include <algorithm>
@@ -20,6 +19,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -28,7 +28,6 @@
 #include "admit/lane_slots.h"
 #include "admit/queue_gauge.h"
 #include "request/request.h"
-#include "request/stream.h"
 
 namespace zerohop::engine {
 
@@ -89,7 +88,6 @@ class WaitQueue {
         const std::uint64_t handle = item.handle;
         if (Status s = to.queue.push(std::move(item), now); !s) return s;
         to.used_ns = now;
-        pointer->stream->set_queued(true);
         waiting_.emplace(handle, std::move(pointer));
         publish(now);
         return {};
@@ -103,6 +101,10 @@ class WaitQueue {
     // One of this lane and workspace ended well: its client may come back at once.
     void note_end(std::uint8_t lane, const std::string& workspace, MonoNs now) {
         if (stepped_) classes_[class_of(lane)]->queue.note_end(workspace, now);
+    }
+    // Of these workspaces only high priority has a turn, until the next call.
+    void hold_back(const std::vector<std::string>& workspaces) {
+        for (auto& c : classes_) c->queue.hold_back(workspaces);
     }
     // Whether a request of this lane may take a slot now.
     bool has_room(std::uint8_t lane, MonoNs now) const { return room(class_of(lane), now); }
@@ -138,7 +140,6 @@ class WaitQueue {
                           .prefill_end = now + item->first_token_ns,
                           .at = at,
                           .low = item->priority == Priority::kLow});
-        node.mapped()->stream->set_queued(false);
         return std::move(node.mapped());
     }
     // A high-priority request waits that next() withholds only because all slots are taken.

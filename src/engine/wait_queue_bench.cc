@@ -16,6 +16,7 @@
 #include "engine/inbox.h"
 #include "engine/wait_queue.h"
 #include "engine/wake.h"
+#include "request/stream.h"
 
 namespace zerohop::engine {
 namespace {

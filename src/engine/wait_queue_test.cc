@@ -59,14 +59,6 @@ class WaitQueueTest : public ::testing::Test {
     MonoNs now_ = kStart;
 };
 
-TEST_F(WaitQueueTest, AStreamKnowsWhetherItWaits) {
-    make(1, true);
-    const JobPtr job = push(Priority::kNormal, 0, 0);
-    EXPECT_TRUE(job->stream->queued_approx());
-    start();
-    EXPECT_FALSE(job->stream->queued_approx());
-}
-
 TEST_F(WaitQueueTest, HighWaitsForTheSlotThatIsFreeFirst) {
     make(2, false);
     EXPECT_EQ(wait_ms(), 0U);

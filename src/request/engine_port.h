@@ -66,7 +66,9 @@ class EnginePort : public Notifier {
 
     // Renders, tokenizes and queues the request; everything that happens is told through `stream`:
     // Failed with kInvalidRequest (prompt beyond the context, both numbers in the text),
-    // kOverloaded (a queue is full, with retry_after_ms), kUnavailable (draining).
+    // kOverloaded (a queue is full, with retry_after_ms), kUnavailable (draining), kTimeout (its
+    // deadline, or nobody reads: sched/occupancy.h). A cancel at any moment frees what it holds
+    // before the next step; what is then told, if anything, is one Failed.
     // The answer may come before submit returns.
     virtual void submit(RequestPtr request, StreamPtr stream) = 0;
 
@@ -75,8 +77,8 @@ class EnginePort : public Notifier {
     // What is cached; null: this engine caches nothing.
     virtual std::shared_ptr<const CacheList> cached_approx() const { return nullptr; }
     // Forgets what a workspace or a group (Principal::cache_owner) has cached: one entry, or all of
-    // it (id 0), pins included. What running requests use goes when they end. Done before the
-    // engine's next step.
+    // it (id 0), pins included, and then what was learnt of its answers too. What running requests
+    // use goes when they end. Done before the engine's next step.
     virtual void forget_cached(std::string_view workspace, std::uint64_t id) {
         (void)workspace;
         (void)id;

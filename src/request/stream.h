@@ -60,8 +60,7 @@ class Stream {
         return true;
     }
 
-    // Between being queued and getting a slot nothing is computed for it, and nothing is to be
-    // paid.
+    // From being accepted until something is computed for it nothing is to be paid.
     void set_queued(bool queued) { queued_.store(queued, std::memory_order_release); }
 
     CancelReason cancelled() const { return cancel_.load(std::memory_order_acquire); }
@@ -81,7 +80,7 @@ class Stream {
         return true;
     }
 
-    // Racy where it matters little: a slot may come in this moment.
+    // Racy where it matters little: its turn may come in this moment.
     bool queued_approx() const { return queued_.load(std::memory_order_acquire); }
 
     // Any thread; the first reason stays.
