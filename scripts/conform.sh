@@ -30,6 +30,5 @@ if [[ -n ${1:-} && $1 != -* ]]; then
     arguments=(-k "$1")
     shift
 fi
-# A second try tells a busy machine from a bug; pytest names what needed one ("rerun").
-exec "$python" -m pytest -p no:cacheprovider --reruns 1 -q -ra --tb=short --color="$([[ -t 1 ]] && echo yes || echo no)" \
+exec "$python" -m pytest -p no:cacheprovider -q -ra --tb=short --color="$([[ -t 1 ]] && echo yes || echo no)" \
     "tests/$suite" "${arguments[@]}" "$@"
