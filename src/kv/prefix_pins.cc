@@ -47,9 +47,12 @@ Result<PinId> PrefixTree::pin(EntryId id, std::uint32_t length, MonoNs until) {
         charge = length - t.nodes[node].start + t.unpinned_above(t.nodes[node].parent);
     const auto owned = t.pinned_by_owner.find(owner);
     const std::uint64_t before = owned == t.pinned_by_owner.end() ? 0 : owned->second;
-    if (before + charge > t.config.pin_cap_tokens) {
+    const bool over_all = charge > 0 && t.count.pinned_tokens + charge > t.config.pin_total_tokens;
+    if (before + charge > t.config.pin_cap_tokens || over_all) {
         ++t.count.pins_refused;
-        return fail(Code::kRateLimited, "kv", "the workspace's limit of pinned cache tokens");
+        return fail(Code::kRateLimited, "kv",
+                    over_all ? "the limit of pinned cache tokens of all workspaces"
+                             : "the workspace's limit of pinned cache tokens");
     }
     if (length < t.nodes[node].end()) node = t.split(node, length);
     if (const PinId held = t.nodes[node].own_pin; held != 0) {  // renewed, as each turn does
@@ -94,6 +97,10 @@ void PrefixTree::expire(MonoNs now) {
         else
             unpin(id);
     }
+}
+
+MonoNs PrefixTree::next_expiry() const {
+    return impl_->pins.empty() ? kNoPin : impl_->pin_order.top().first;
 }
 
 PrefixTree::PinInfo PrefixTree::pin_of(EntryId id) const {

@@ -415,35 +415,63 @@ void PrefixTree::prefixes(const Match& match, std::vector<EntryId>& out) const {
 bool PrefixTree::make_room(std::uint64_t tokens, std::vector<Trim>& out) {
     Impl& t = *impl_;
     while (t.count.used_tokens + tokens > t.config.capacity_tokens)
-        if (!evict_block(out)) return false;
+        if (!evict(t.count.used_tokens + tokens - t.config.capacity_tokens, out)) return false;
     return true;
 }
 
-bool PrefixTree::evict_block(std::vector<Trim>& out) {
+// So that whoever asks for these blocks again is recognised; the deepest is forgotten first.
+void PrefixTree::Impl::mark_evicted(NodeId node, std::uint32_t from) {
+    const Node& n = nodes[node];
+    std::uint64_t hash = n.hash_start;
+    std::vector<std::uint64_t> marks;
+    for (std::uint32_t depth = n.start; depth < n.end();) {
+        hash = roll(hash, n.label[depth - n.start]);
+        if (++depth > from && depth % kBlockTokens == 0) marks.push_back(hash);
+    }
+    for (auto mark = marks.rbegin(); mark != marks.rend(); ++mark) eviction.evicted(*mark, n.cls);
+}
+
+bool PrefixTree::evict(std::uint64_t tokens, std::vector<Trim>& out) {
     Impl& t = *impl_;
     const auto victim = t.eviction.victim();
     if (!victim) return false;
     Impl::Node& n = t.nodes[*victim];
     while (t.entries[n.first_entry].next != kNoIndex) {  // twins hold nothing of their own
         const std::uint32_t twin = t.entries[n.first_entry].next;
-        out.push_back({.entry = t.id_of(twin), .length = 0});
+        out.push_back({.entry = t.id_of(twin), .length = 0, .tag = t.entries[twin].tag});
         t.drop(twin);
     }
     const std::uint32_t index = n.first_entry;
     const std::uint32_t end = n.end();
-    const std::uint32_t length = std::max(n.start, (end - 1) / kBlockTokens * kBlockTokens);
-    if (end % kBlockTokens == 0) t.eviction.evicted(t.hash_at(*victim, end), n.cls);
-    ++t.count.evicted_blocks;
+    const auto most =
+        static_cast<std::uint32_t>(std::clamp<std::uint64_t>(tokens, 1, end - n.start));
+    const std::uint32_t length = std::max(n.start, (end - most) / kBlockTokens * kBlockTokens);
+    t.mark_evicted(*victim, length);
+    t.count.evicted_blocks += (end + kBlockTokens - 1) / kBlockTokens - length / kBlockTokens;
     const EntryId id = t.id_of(index);
     const Impl::Node& parent = t.nodes[n.parent];
     // At the end of its own tokens the entry stays only if nobody else holds what is above.
     const bool keep = length > n.start || (length > 0 && parent.through == 1);
-    out.push_back({.entry = id, .length = keep ? length : 0});
+    out.push_back({.entry = id, .length = keep ? length : 0, .tag = t.entries[index].tag});
     if (keep)
         t.retreat(index, length);
     else
         t.drop(index);
     return true;
+}
+
+std::uint64_t PrefixTree::running_tokens() const {
+    const Impl& t = *impl_;
+    std::vector<bool> counted(t.nodes.size());
+    std::uint64_t tokens = 0;
+    for (const Impl::Entry& e : t.entries) {
+        if (!e.running) continue;
+        for (NodeId n = e.end; n != kNoNode && !counted[n]; n = t.nodes[n].parent) {
+            counted[n] = true;
+            tokens += t.nodes[n].label.size();
+        }
+    }
+    return tokens;
 }
 
 TreeCounters PrefixTree::counters() const { return impl_->count; }

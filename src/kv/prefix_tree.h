@@ -32,6 +32,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -61,6 +62,7 @@ struct Match {
 struct Trim {
     EntryId entry = 0;
     std::uint32_t length = 0;  // what is left; 0: the entry is gone
+    std::uint64_t tag = 0;     // the entry's, also when it is gone
 };
 
 struct EntryInfo {
@@ -85,8 +87,9 @@ struct TreeCounters {
 
 struct TreeConfig {
     std::uint64_t capacity_tokens = 0;
-    std::uint64_t pin_cap_tokens = 0;  // per owner
-    bool adaptive = true;              // false: plain LRU
+    std::uint64_t pin_cap_tokens = 0;        // per owner
+    std::uint64_t pin_total_tokens = ~0ULL;  // of all owners together
+    bool adaptive = true;                    // false: plain LRU
 };
 
 class PrefixTree {
@@ -120,7 +123,7 @@ class PrefixTree {
     std::uint32_t sole_tail(EntryId id) const;
     bool pinned(EntryId id) const;  // a pin lies in the part only this entry holds
     double heat(EntryId id) const;  // order of eviction: the coldest goes first
-    EntryId coldest() const;        // whose block evict_block() takes next; 0: nothing may go
+    EntryId coldest() const;        // whose tokens evict() takes next; 0: nothing may go
     std::vector<Token> tokens_of(EntryId id) const;
     // The deepest pin on the entry's way; length 0: none.
     struct PinInfo {
@@ -141,14 +144,21 @@ class PrefixTree {
     // Evicts until `tokens` more fit or nothing may be evicted; appends what it took. True: they
     // fit.
     bool make_room(std::uint64_t tokens, std::vector<Trim>& out);
-    // One block of the coldest leaf. False: nothing may be evicted.
-    bool evict_block(std::vector<Trim>& out);
+    // Up to `tokens` of the coldest leaf, whole blocks, at least one. False: nothing may be
+    // evicted.
+    bool evict(std::uint64_t tokens, std::vector<Trim>& out);
+    // Tokens of the entries that run, each counted once: what eviction can never get below.
+    std::uint64_t running_tokens() const;
 
-    // Protects the entry's first `length` tokens until then; kRateLimited beyond the owner's cap.
+    // Protects the entry's first `length` tokens until then; kRateLimited beyond the owner's cap or
+    // that of all together.
     // One pin per prefix: pinning it again gives the same id and keeps the later time.
     Result<PinId> pin(EntryId id, std::uint32_t length, MonoNs until);
     void unpin(PinId id);
     void expire(MonoNs now);  // pins whose time has come; cheap when there are none
+    // When expire() has something to do next, or earlier; kNoPin: never.
+    static constexpr MonoNs kNoPin = std::numeric_limits<MonoNs>::max();
+    MonoNs next_expiry() const;
 
     TreeCounters counters() const;
     std::int64_t eviction_bonus(LeafClass cls) const;

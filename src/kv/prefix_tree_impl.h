@@ -118,6 +118,7 @@ struct PrefixTree::Impl {
     void count_up(NodeId node, NodeId stop, std::uint32_t computed, int by);
     void retreat(std::uint32_t index, std::uint32_t length);
     void cut(NodeId node, std::uint32_t depth);
+    void mark_evicted(NodeId node, std::uint32_t from);
     void drop(std::uint32_t index);
     NodeId node_at(NodeId end, std::uint32_t depth) const;  // on the way up: holds token depth - 1
 

@@ -20,9 +20,12 @@ std::uint64_t tree_tokens(const ResidencyConfig& c) {
 
 Residency::Residency(const ResidencyConfig& config)
     : config_(config),
-      resident_({.capacity_tokens = tree_tokens(config), .pin_cap_tokens = config.pin_cap_tokens}),
+      resident_({.capacity_tokens = tree_tokens(config),
+                 .pin_cap_tokens = config.pin_cap_tokens,
+                 .pin_total_tokens = config.pin_total_tokens}),
       stored_({.capacity_tokens = ~0ULL >> 8,
                .pin_cap_tokens = config.pin_cap_tokens,
+               .pin_total_tokens = config.pin_total_tokens,
                .adaptive = false}),
       gone_({.capacity_tokens = ~0ULL >> 8, .adaptive = false}),
       slots_(config.slots),

@@ -58,11 +58,12 @@ struct ResidencyConfig {
     // Of it, to begin with: more as prompts come back whose blobs had to go.
     std::uint64_t host_first_bytes = ~0ULL;
     std::uint64_t bytes_per_token = 0;
-    std::uint64_t bytes_per_sequence = 0;  // beside its tokens' (recurrent states)
-    std::uint64_t pin_cap_tokens = 0;      // per workspace, in each tier
-    std::uint32_t min_reuse = 16;          // shorter matches are computed anew
-    std::uint32_t min_wait = 64;           // a shorter promised prefix is not waited for
-    double return_chance = 0.3;            // that a cached prefix is needed again: weighs losses
+    std::uint64_t bytes_per_sequence = 0;    // beside its tokens' (recurrent states)
+    std::uint64_t pin_cap_tokens = 0;        // per workspace, in each tier
+    std::uint64_t pin_total_tokens = ~0ULL;  // of all workspaces, in each tier
+    std::uint32_t min_reuse = 16;            // shorter matches are computed anew
+    std::uint32_t min_wait = 64;             // a shorter promised prefix is not waited for
+    double return_chance = 0.3;              // that a cached prefix is needed again: weighs losses
     Costs costs;
 };
 
@@ -102,7 +103,7 @@ struct Grant {
     std::vector<Step> steps;       // to be done in any case
 };
 
-// What is held, for lists. Ids of entries are never reused.
+// What is held, for lists. Ids are random: nobody reads others' activity off his own.
 struct Holding {
     std::uint64_t id = 0;
     Namespace ns;
@@ -116,6 +117,7 @@ struct Holding {
 struct ResidencyCounters {
     std::uint64_t take_overs = 0, copies = 0, restores = 0, computes = 0, waits = 0;
     std::uint64_t saves = 0, blobs_dropped = 0, slots_overwritten = 0;
+    std::uint64_t tokens_weighed = 0;  // looked at to decide what is worth saving, and to save it
     std::uint64_t blob_bytes = 0, host_limit = 0;
     std::uint32_t blobs = 0;
     TreeCounters resident;
@@ -166,6 +168,8 @@ class Residency {
     Result<PinId> pin(SlotId slot, std::uint32_t length, MonoNs until);
     void unpin(PinId id) { resident_.unpin(id); }
     void expire(MonoNs now);
+    // When a pin ends next (or earlier): what is full then may not be. PrefixTree::kNoPin: never.
+    MonoNs next_pin_expiry() const { return resident_.next_expiry(); }
 
     // How much of a prompt is here, being computed by another, or in the host tier: for pricing,
     // before admit.
@@ -182,16 +186,19 @@ class Residency {
     struct Slot {
         Use use = Use::kFree;
         EntryId entry = 0;
+        std::uint64_t id = 0;  // for lists
         Namespace ns;
         std::uint32_t reserve = 0;  // tokens in all that room is kept for, while running
         std::uint32_t extra = 0;    // unified: own cells of tokens that the tree counts elsewhere
         BlobId restored = 0;
         std::uint64_t hits = 0;
         bool forget = false;   // drop it when it ends
+        bool weighed = false;  // evicting it began: whether to save it was decided then
         bool copying = false;  // streams: source or target of a copy not yet done
     };
     struct Blob {
         EntryId entry = 0;
+        std::uint64_t id = 0;  // for lists
         Namespace ns;
         std::uint64_t bytes = 0;
         std::uint64_t hits = 0;
@@ -224,18 +231,20 @@ class Residency {
     void give_up(const Option& option, std::vector<Step>& steps);
     bool restore(const Option& option, std::vector<Step>& steps);
     void vacate(SlotId slot, std::vector<Step>& steps);
-    bool spill_pays(SlotId slot) const;
+    bool spill_pays(SlotId slot);
     void spill(SlotId slot, std::vector<Step>& steps);
     void drop_blob(BlobId id, std::vector<Step>& steps);
     bool make_room(std::vector<Step>& steps);
-    void evict(SlotId slot, std::vector<Step>& steps);
+    void evict(SlotId slot, std::uint64_t tokens, std::vector<Step>& steps);
+    bool yield_pinned(std::vector<Step>& steps);
     // residency_host.cc
     std::uint64_t bytes_of(std::uint32_t length) const;  // of a blob
     void remember_gone(const Blob& blob);
     void forget_gone(std::uint64_t owner);
     void grow_host(const Ask& ask);
     std::uint64_t idle_tokens() const;
-    std::uint64_t promised() const;  // cells beyond the tree's: growth and duplicates
+    // Cells beyond the tree's: growth and duplicates.
+    std::uint64_t promised(bool of_idle) const;
     void release(SlotId slot);
     Slot& at(SlotId slot) { return slots_[static_cast<std::size_t>(slot)]; }
     const Slot& at(SlotId slot) const { return slots_[static_cast<std::size_t>(slot)]; }

@@ -1,5 +1,7 @@
 // Carrying out: book-keeping changes and the Steps that make the llama context follow.
 #include <algorithm>
+#include <random>
+#include <utility>
 
 #include "base/check.h"
 #include "kv/residency.h"
@@ -7,14 +9,17 @@
 namespace zerohop::kv {
 namespace {
 
-constexpr std::uint64_t kBlobMark = 1ULL << 62;  // tells a blob's id in lists from an entry's
+std::uint64_t random_id() {
+    static thread_local std::random_device source;
+    return (std::uint64_t{source()} << 32) | source() | 1;
+}
 
 }  // namespace
 
-std::uint64_t Residency::promised() const {
+std::uint64_t Residency::promised(bool of_idle) const {
     std::uint64_t tokens = 0;
     for (const Slot& s : slots_) {
-        tokens += s.extra;
+        if (s.use == Use::kRunning || of_idle) tokens += s.extra;
         if (s.use != Use::kRunning) continue;
         const std::uint32_t length = resident_.info(s.entry).length;
         tokens += s.reserve > length ? s.reserve - length : 0;
@@ -41,12 +46,13 @@ void Residency::drop_blob(BlobId id, std::vector<Step>& steps) {
 }
 
 // Is this slot's content worth its bytes and the time to save it?
-bool Residency::spill_pays(SlotId slot) const {
+bool Residency::spill_pays(SlotId slot) {
     const Slot& s = at(slot);
     if (config_.host_bytes == 0 || s.use != Use::kIdle || s.copying) return false;
     const EntryInfo info = resident_.info(s.entry);
     if (bytes_of(info.length) > config_.host_bytes) return false;
     const std::vector<Token> tokens = resident_.tokens_of(s.entry);
+    count_.tokens_weighed += tokens.size();
     const std::uint32_t stored = stored_.lookup(s.ns, tokens).cached;
     const std::uint32_t lost = std::min(resident_.unique_tail(s.entry), info.length - stored);
     if (lost < config_.min_reuse) return false;
@@ -59,6 +65,7 @@ bool Residency::spill_pays(SlotId slot) const {
 void Residency::spill(SlotId slot, std::vector<Step>& steps) {
     const Slot& s = at(slot);
     const std::vector<Token> tokens = resident_.tokens_of(s.entry);
+    count_.tokens_weighed += tokens.size();
     const auto length = static_cast<std::uint32_t>(tokens.size());
     const std::uint64_t bytes = bytes_of(length);
     for (auto it = blob_order_.end(); blob_bytes_ + bytes > host_limit_;) {
@@ -77,6 +84,7 @@ void Residency::spill(SlotId slot, std::vector<Step>& steps) {
     if (config_.partial_removal) stored_.prefixes(stored_.lookup(s.ns, tokens), covered);
     const BlobId id = next_blob_++;
     Blob blob{.entry = stored_.open(s.ns, tokens, length, id),
+              .id = random_id(),
               .ns = s.ns,
               .bytes = bytes,
               .hits = s.hits,
@@ -105,16 +113,15 @@ void Residency::vacate(SlotId slot, std::vector<Step>& steps) {
     release(slot);
 }
 
-// Takes the coldest entry's last block, or all of it where the model keeps a sequence whole.
-void Residency::evict(SlotId slot, std::vector<Step>& steps) {
+// Takes that many of the coldest entry's last tokens, or all of it where the model keeps a sequence
+// whole.
+void Residency::evict(SlotId slot, std::uint64_t tokens, std::vector<Step>& steps) {
     if (!config_.partial_removal) return vacate(slot, steps);
-    if (spill_pays(slot)) spill(slot, steps);
-    std::unordered_map<EntryId, SlotId> owners;  // a dropped entry no longer tells its slot
-    for (SlotId i = 0; i < static_cast<SlotId>(slots_.size()); ++i) owners[at(i).entry] = i;
+    if (!std::exchange(at(slot).weighed, true) && spill_pays(slot)) spill(slot, steps);
     std::vector<Trim> trims;
-    resident_.evict_block(trims);
+    resident_.evict(tokens, trims);
     for (const Trim& t : trims) {
-        const SlotId owner = owners.at(t.entry);
+        const auto owner = static_cast<SlotId>(t.tag);
         if (!steps.empty() && steps.back().kind == Step::Kind::kTrim && steps.back().slot == owner)
             steps.pop_back();  // one cut to the final length
         at(owner).extra = std::min(at(owner).extra, t.length);
@@ -125,16 +132,36 @@ void Residency::evict(SlotId slot, std::vector<Step>& steps) {
     }
 }
 
+// The last resort: no pin keeps a request out. One idle slot goes (saved before, where that is
+// possible), the one whose pin ends first; none while even all of them would not be enough.
+bool Residency::yield_pinned(std::vector<Step>& steps) {
+    if (resident_.running_tokens() + promised(false) > config_.pool_tokens) return false;
+    SlotId first = -1;
+    MonoNs ends = 0;
+    for (SlotId i = 0; i < static_cast<SlotId>(slots_.size()); ++i) {
+        if (at(i).use != Use::kIdle) continue;
+        const MonoNs until = resident_.pin_of(at(i).entry).until;
+        if (first >= 0 && until >= ends) continue;
+        first = i;
+        ends = until;
+    }
+    if (first < 0) return false;
+    vacate(first, steps);
+    return true;
+}
+
 // Unified pools: evicts until the tree, the growth promised and the duplicates fit.
 bool Residency::make_room(std::vector<Step>& steps) {
     if (!config_.unified) return true;
-    const std::uint64_t beside = promised();
-    while (resident_.counters().used_tokens + beside > config_.pool_tokens) {
-        const EntryId cold = resident_.coldest();
-        if (cold == 0) return false;
-        evict(static_cast<SlotId>(resident_.info(cold).tag), steps);
+    while (true) {
+        const std::uint64_t wanted = resident_.counters().used_tokens + promised(true);
+        if (wanted <= config_.pool_tokens) return true;
+        if (const EntryId cold = resident_.coldest(); cold != 0)
+            evict(static_cast<SlotId>(resident_.info(cold).tag), wanted - config_.pool_tokens,
+                  steps);
+        else if (!yield_pinned(steps))
+            return false;
     }
-    return true;
 }
 
 // The entry of the new sequence takes its slot; a taken-over one gives up its tail.
@@ -149,12 +176,13 @@ void Residency::occupy(const Ask& ask, const Option& option) {
                                 static_cast<std::uint64_t>(option.target));
     if (option.how == Grant::How::kTakeOver) resident_.drop(old);
     slot.use = Use::kRunning;
+    slot.id = random_id();
     slot.ns = ask.ns;
     slot.reserve = std::min(config_.slot_tokens, size + ask.reserve);
     slot.restored = option.how == Grant::How::kRestore ? option.blob : 0;
     slot.extra = 0;
     slot.hits = hits;
-    slot.forget = false;
+    slot.forget = slot.weighed = false;
     if (!config_.unified) return;
     // Cells it will have to itself, against the tokens the tree counts for it alone.
     const std::uint32_t shared = option.source < 0 ? 0 : option.cached;
@@ -342,7 +370,7 @@ void Residency::trim_idle(std::uint64_t most, std::vector<Step>& steps) {
 }
 
 void Residency::keep_free(std::uint64_t tokens, std::vector<Step>& steps) {
-    const std::uint64_t used = resident_.counters().used_tokens + promised();
+    const std::uint64_t used = resident_.counters().used_tokens + promised(true);
     const std::uint64_t free = config_.pool_tokens > used ? config_.pool_tokens - used : 0;
     if (free >= tokens) return;
     const std::uint64_t idle = idle_tokens();
@@ -352,7 +380,7 @@ void Residency::keep_free(std::uint64_t tokens, std::vector<Step>& steps) {
 void Residency::forget(std::uint64_t owner, std::uint64_t id, std::vector<Step>& steps) {
     for (SlotId i = 0; i < static_cast<SlotId>(slots_.size()); ++i) {
         Slot& s = at(i);
-        if (s.use == Use::kFree || s.ns.owner != owner || (id != 0 && s.entry != id)) continue;
+        if (s.use == Use::kFree || s.ns.owner != owner || (id != 0 && s.id != id)) continue;
         if (s.use == Use::kRunning) {
             s.forget = true;
             continue;
@@ -363,7 +391,7 @@ void Residency::forget(std::uint64_t owner, std::uint64_t id, std::vector<Step>&
     }
     std::vector<BlobId> blobs;
     for (const auto& [blob, b] : blobs_)
-        if (b.ns.owner == owner && (id == 0 || (blob | kBlobMark) == id)) blobs.push_back(blob);
+        if (b.ns.owner == owner && (id == 0 || b.id == id)) blobs.push_back(blob);
     for (const BlobId blob : blobs) drop_blob(blob, steps);
     forget_gone(owner);
 }
@@ -372,7 +400,7 @@ void Residency::list(std::vector<Holding>& out) const {
     for (const Slot& s : slots_) {
         if (s.use == Use::kFree) continue;
         const EntryInfo info = resident_.info(s.entry);
-        out.push_back({.id = s.entry,
+        out.push_back({.id = s.id,
                        .ns = s.ns,
                        .tokens = info.computed,
                        .hits = s.hits,
@@ -381,7 +409,7 @@ void Residency::list(std::vector<Holding>& out) const {
                        .in_host_memory = false});
     }
     for (const auto& [id, b] : blobs_)
-        out.push_back({.id = id | kBlobMark,
+        out.push_back({.id = b.id,
                        .ns = b.ns,
                        .tokens = stored_.info(b.entry).length,
                        .hits = b.hits,

@@ -2,9 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <numeric>
 #include <random>
+#include <string>
 
 #include "kv/fake_llama.h"
 
@@ -340,15 +342,117 @@ TEST(Residency, PinnedPrefixOutlivesTraffic) {
         }
 }
 
-TEST(Residency, PinsNeverRefuseARequest) {
-    Rig rig(streams());
+// Prompts of four owners, pinned until 1000, 2000, … and idle.
+void pin_four(Rig& rig, int tokens) {
     for (int i = 0; i < 4; ++i) {
-        const Grant g = rig.admit(kA, run_of(10'000 * i, 300));
-        rig.compute(g.slot, 300);
-        (void)rig.kv.pin(g.slot, 300, 1'000'000);
+        const Namespace ns = derive_namespace("owner " + std::to_string(i), "m");
+        const Grant g = rig.admit(ns, run_of(10'000 * i, tokens));
+        ASSERT_EQ(g.outcome, Outcome::kGo);
+        rig.compute(g.slot, static_cast<std::uint32_t>(tokens));
+        ASSERT_TRUE(rig.kv.pin(g.slot, static_cast<std::uint32_t>(tokens), 1000 * (i + 1)));
         rig.finish(g.slot);
     }
-    EXPECT_EQ(rig.admit(kB, run_of(0, 300)).outcome, Outcome::kGo);
+}
+bool known(const Rig& rig, int owner) {
+    const Namespace ns = derive_namespace("owner " + std::to_string(owner), "m");
+    return rig.kv.known_prefix(ns, run_of(10'000 * owner, 100)) >= 100;
+}
+
+TEST(Residency, PinsNeverRefuseARequest) {
+    for (const bool partial : {true, false})
+        for (const bool host : {false, true})
+            for (ResidencyConfig config : {unified(), streams()}) {
+                config.partial_removal = partial;
+                if (host) {
+                    config.host_bytes = 10'000'000;
+                    config.bytes_per_token = 1000;
+                }
+                Rig rig(config);
+                pin_four(rig, 980);  // of 4000
+                const Grant g = rig.admit(kB, run_of(0, 600));
+                ASSERT_EQ(g.outcome, Outcome::kGo) << partial << host << config.unified;
+                EXPECT_EQ(known(rig, 0), host) << "the pin that ends first goes first";
+                for (int i = 1; i < 4; ++i) EXPECT_TRUE(known(rig, i));
+                rig.finish(g.slot);
+                EXPECT_EQ(rig.admit(kB, run_of(50'000, 1900)).outcome, Outcome::kGo);
+            }
+}
+
+TEST(Residency, PinsStayWhereGivingThemUpWouldNotHelp) {
+    Rig rig(unified());
+    pin_four(rig, 500);
+    const Grant big = rig.admit(kB, run_of(0, 1900));
+    ASSERT_EQ(big.outcome, Outcome::kGo);
+    EXPECT_EQ(rig.admit(kB, run_of(50'000, 2200)).outcome, Outcome::kFull);
+    for (int i = 0; i < 4; ++i) EXPECT_TRUE(known(rig, i));
+    rig.finish(big.slot, false);
+    EXPECT_EQ(rig.admit(kB, run_of(50'000, 2200)).outcome, Outcome::kGo);
+}
+
+TEST(Residency, PinsOfAllOwnersTogetherAreCapped) {
+    for (ResidencyConfig config : {unified(), streams()}) {
+        config.pin_total_tokens = 1000;
+        Rig rig(config);
+        for (const auto& [ns, allowed] : {std::pair(kA, true), std::pair(kB, false)}) {
+            const Grant g = rig.admit(ns, run_of(0, 700));
+            rig.compute(g.slot, 700);
+            EXPECT_EQ(rig.kv.pin(g.slot, 700, 1000).has_value(), allowed);
+            EXPECT_EQ(rig.kv.pin(g.slot, 300, 1000).has_value(), true);
+            rig.finish(g.slot);
+        }
+        EXPECT_EQ(rig.kv.counters().resident.pinned_tokens, 1000U);
+    }
+}
+
+TEST(Residency, TellsWhenAPinEnds) {
+    Rig rig(unified());
+    EXPECT_EQ(rig.kv.next_pin_expiry(), PrefixTree::kNoPin);
+    pin_four(rig, 100);
+    EXPECT_EQ(rig.kv.next_pin_expiry(), 1000);
+    rig.kv.expire(1000);
+    EXPECT_EQ(rig.kv.next_pin_expiry(), 2000);
+    rig.kv.expire(5000);
+    EXPECT_EQ(rig.kv.next_pin_expiry(), PrefixTree::kNoPin);
+}
+
+// Emptying a pool of long entries looks at each token a few times, not once for each block.
+TEST(Residency, EvictionIsLinear) {
+    ResidencyConfig config = unified();
+    config.pool_tokens = config.slot_tokens = 40'000;
+    config.host_bytes = 1ULL << 30;
+    config.bytes_per_token = 1000;
+    Rig rig(config);
+    for (int i = 0; i < 4; ++i) rig.whole(kA, run_of(10'000 * i, 9'600));
+    const Grant g = rig.admit(kB, run_of(0, 39'000));
+    ASSERT_EQ(g.outcome, Outcome::kGo);
+    const ResidencyCounters c = rig.kv.counters();
+    EXPECT_GE(c.resident.evicted_blocks, 2'300U);
+    EXPECT_EQ(c.saves, 4U);
+    EXPECT_LE(c.tokens_weighed, 3U * 40'000U);
+    EXPECT_LE(g.steps.size(), 16U);
+}
+
+TEST(Residency, IdsTellNothingOfOthers) {
+    ResidencyConfig config = unified();
+    config.host_bytes = 1ULL << 30;
+    config.bytes_per_token = 1000;
+    Rig rig(config);
+    std::vector<std::uint64_t> ids;
+    for (int i = 0; i < 6; ++i) rig.whole(kA, run_of(10'000 * i, 900));
+    std::vector<Holding> held;
+    rig.kv.list(held);
+    ASSERT_GE(held.size(), 6U);
+    for (const Holding& h : held) ids.push_back(h.id);
+    std::ranges::sort(ids);
+    for (std::size_t i = 1; i < ids.size(); ++i)
+        EXPECT_GT(ids[i] - ids[i - 1], 1U << 20) << "near each other: counted, not drawn";
+    std::vector<Step> steps;
+    for (const Holding& h : held) rig.kv.forget(kA.owner, h.id, steps);
+    rig.llama.apply(steps);
+    rig.kv.check();
+    held.clear();
+    rig.kv.list(held);
+    EXPECT_TRUE(held.empty());
 }
 
 // Two that compute the same apart from each other: one path in the tree, two sets of cells.
