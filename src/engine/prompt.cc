@@ -100,6 +100,24 @@ struct Hidden {
     }
 };
 
+// What a jinja error says, without the excerpts of the template around it.
+std::string_view reason(std::string_view what) {
+    for (const std::string_view mark : {"Error: ", "Jinja Exception: "})
+        if (const std::size_t at = what.rfind(mark); at != std::string_view::npos)
+            what.remove_prefix(at + mark.size());
+    return what.substr(0, what.find('\n'));
+}
+
+// llama-common loses it: parsing once more tells.
+std::string parse_error(const std::string& source, std::string_view otherwise) {
+    try {
+        (void)jinja::parse_from_tokens(jinja::lexer().tokenize(source));
+    } catch (const std::exception& e) {
+        return std::string(reason(e.what()));
+    }
+    return std::string(reason(otherwise));
+}
+
 }  // namespace
 
 struct PromptRenderer::Template {
@@ -138,7 +156,8 @@ Result<std::unique_ptr<PromptRenderer>> PromptRenderer::make(const llama_model* 
         out->traits_.typed_content = caps.supports_typed_content && !caps.supports_string_content;
     } catch (const std::exception& e) {
         return fail(Code::kInvalidRequest, kOrigin,
-                    fmt::format("the model's chat template does not parse: {}", e.what()));
+                    fmt::format("the model's chat template does not parse: {}",
+                                parse_error(source, e.what())));
     }
     out->template_->bos = piece(vocab, llama_vocab_bos(vocab));
     out->template_->eos = piece(vocab, llama_vocab_eos(vocab));
@@ -331,11 +350,9 @@ Result<Prompt> PromptRenderer::run_template(const Messages& messages, bool think
             prompt.front().text.erase(0, template_->bos.size());
         return prompt;
     } catch (const std::exception& e) {
-        std::string_view why = e.what();
-        why = why.substr(0, why.find("\n\n"));
         return fail(Code::kInvalidRequest, kOrigin,
                     fmt::format("messages: the model's chat template rejects this conversation: {}",
-                                why.substr(0, 300)));
+                                reason(e.what()).substr(0, 300)));
     }
 }
 

@@ -243,7 +243,10 @@ TEST(Prompt, EveryTemplateTakesEveryShapeOrSaysWhy) {
 }
 
 TEST(Prompt, BrokenTemplateIsAnErrorNotACrash) {
-    EXPECT_FALSE(PromptRenderer::make(nullptr, qwen_vocab(), "{% for m in %}"));
+    const auto broken = PromptRenderer::make(nullptr, qwen_vocab(), "{% for m in %}");
+    ASSERT_FALSE(broken);
+    EXPECT_EQ(broken.error().detail.find("exception"), std::string::npos) << broken.error().detail;
+    EXPECT_EQ(broken.error().detail.find('\n'), std::string::npos) << broken.error().detail;
 }
 
 }  // namespace
