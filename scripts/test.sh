@@ -6,6 +6,7 @@
 #   tsan         ThreadSanitizer: tests of the modules with threads; streams and transport of the real binary
 #                with the scripted engine
 #   conformance  the official SDKs against the release binary and the real model
+#   zoo          tiny models of a few architectures, each answer judged (tests/zoo)
 #   chaos        misbehaving clients, overload, faults (ZEROHOP_CHAOS_S: seconds per load, default 6)
 # Ends with a table and "N passed, N failed"; exits non-zero when anything failed.
 set -euo pipefail
@@ -13,7 +14,7 @@ source "$(dirname "$0")/lib.sh"
 source "$(dirname "$0")/build.sh"
 cd "$ZEROHOP_ROOT"
 
-ALL=(checks unit asan tsan conformance chaos)
+ALL=(checks unit asan tsan conformance zoo chaos)
 for name in "$@"; do
     [[ " ${ALL[*]} " == *" $name "* ]] || die "no step '$name'" "Steps: ${ALL[*]}"
 done
@@ -97,7 +98,7 @@ if [[ -n $prepare_pid ]] && ! wait "$prepare_pid"; then
     die "the SDKs could not be installed" "Is the network up? The log: build/logs/prepare.log"
 fi
 ok=1
-if wanted checks || wanted unit || wanted conformance || wanted chaos; then
+if wanted checks || wanted unit || wanted conformance || wanted zoo || wanted chaos; then
     step "release build"
     build release || ok=0
 fi
@@ -135,6 +136,10 @@ fi
 if wanted conformance && ((ok)); then
     step "conformance"
     suite conformance conformance
+fi
+if wanted zoo && ((ok)); then
+    step "zoo"
+    check "zoo" scripts/zoo.sh few
 fi
 if wanted chaos && ((ok)); then
     step "chaos"
