@@ -154,6 +154,7 @@ struct Config {
         std::int64_t host_mb = -1;
         std::int64_t draft_mb = 64;
         double pin_share = 0.25;
+        double pin_total_share = 0.75;
         std::vector<std::string> drop_lines = {"x-anthropic-billing-header:"};
         std::vector<WarmUpConfig> warm_ups;  // [[cache.warmup]]
         std::vector<ShareConfig> shares;     // [[cache.share]]

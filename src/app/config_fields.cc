@@ -424,6 +424,13 @@ const std::vector<Field<Config>>& config_fields() {
          1,
          {},
          ZH_FIELD(cache.pin_share)},
+        {"cache.pin_total_share",
+         "",
+         "Share of a model's KV pool that all workspaces together may keep so.",
+         0,
+         1,
+         {},
+         ZH_FIELD(cache.pin_total_share)},
         {"cache.drop_lines",
          "prefixes",
          "Lines of the system prompt that begin so change with every call and mean nothing: they "

@@ -144,6 +144,7 @@ TEST(Config, CachesAndTheirWarmUps) {
     const Result<Config> defaults = parse_config(documented_defaults(), "defaults");
     ASSERT_TRUE(defaults) << defaults.error().detail;
     EXPECT_EQ(defaults->cache.pin_share, 0.25);
+    EXPECT_EQ(defaults->cache.pin_total_share, 0.75);
     EXPECT_EQ(defaults->cache.host_mb, -1);
     EXPECT_EQ(defaults->cache.drop_lines, Config().cache.drop_lines);
     EXPECT_EQ(defaults->cache.drop_lines.size(), 1U);

@@ -62,6 +62,7 @@ Result<engine::LlamaOptions> llama_options(const ModelConfig& model, const Confi
     options.cache_host_bytes = config.cache.host_mb < 0 ? -1 : config.cache.host_mb << 20;
     options.draft_bytes = config.cache.draft_mb << 20;
     options.pin_share = config.cache.pin_share;
+    options.pin_total_share = config.cache.pin_total_share;
     options.tokenizer_threads = clamped<std::int32_t>(config.engine.tokenizer_threads);
     options.sampling = sampling_defaults(model);
     return options;

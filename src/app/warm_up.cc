@@ -99,7 +99,7 @@ void warm_up_all(const Config& config, const api::Catalog& catalog, const Progre
                       at, warm_up.model, done.error().detail);
         } else if (done->cached_until_ns == 0) {
             log_warn("app",
-                     "cache.warmup {} of model {} is not kept: raise cache.pin_share or "
+                     "cache.warmup {} of model {} is not kept: raise cache.pin_share, "
                      "model.kv_tokens, and leave cache.prefix on",
                      at, warm_up.model);
         } else {

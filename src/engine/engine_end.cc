@@ -125,7 +125,7 @@ void LlamaEngine::free_kv(Sequence& sequence, bool keep) {
         sequence.beside = false;
     }
     if (sequence.id < 0) return;
-    if (sequence.held > sequence.computed) kv_.cut(sequence, sequence.computed);
+    if (sequence.held > sequence.computed) keep = kv_.cut(sequence, sequence.computed) && keep;
     kv_.release(sequence, keep && !sequence.forget);
     sequence.held = 0;
 }

@@ -135,8 +135,12 @@ void LlamaEngine::add_drafts() {
 void LlamaEngine::propose(std::span<Drafted> call) {
     std::uint32_t rows = Drafts::kMostRows;
     for (const Drafted& d : call) rows += d.rows;
-    if (!call.empty() && rows <= static_cast<std::uint32_t>(batch_.capacity()))
-        drafts_->propose(call);
+    // With a sliding window, in one piece: a later one could be given cells that are still needed
+    // where drafts are refused.
+    const std::uint32_t most = model_->partial_removal
+                                   ? static_cast<std::uint32_t>(batch_.capacity())
+                                   : llama_n_ubatch(context_.get());
+    if (!call.empty() && rows <= most) drafts_->propose(call);
 }
 
 // Lets the reservations cover the planned step. Returns false when a sequence had to be paused for
@@ -273,16 +277,20 @@ bool LlamaEngine::after_call(std::int32_t rc, std::span<InStep> parts) {
     } else if (rc == 2) {
         repair_after_abort(parts);
     } else {
+        // Their KV goes with them: what a failed call left there is not to be built on.
         log_error(kOrigin, "llama_decode failed ({}): {} requests end", rc, parts.size());
-        for (const InStep& part : parts)
+        for (const InStep& part : parts) {
+            kv_.distrust(*part.sequence);
             fail_sequence(*part.sequence,
                           make_error(Code::kInternal, "the model failed to compute"));
+        }
     }
     return false;
 }
 
 // What was computed before the abort stays in the cache, but its logits are lost: a sequence whose
-// last token went through computes that one again.
+// last token went through computes that one again. Where nothing can be cut, nobody knows what the
+// model holds: such a sequence begins anew.
 void LlamaEngine::repair_after_abort(std::span<InStep> parts) {
     kv_.after_decode();
     for (const InStep& part : parts) {
@@ -290,14 +298,16 @@ void LlamaEngine::repair_after_abort(std::span<InStep> parts) {
         sequence.held = kv_.held(sequence);
         std::int32_t good =
             std::min(sequence.held, static_cast<std::int32_t>(sequence.tokens.size()) - 1);
-        if (!model_->partial_removal && sequence.held != sequence.computed) good = 0;
-        if (good >= sequence.computed) {
+        const bool cuts =
+            model_->partial_removal || (model_->tail_removal && sequence.held == good);
+        if (cuts && good >= sequence.computed) {
             sequence.computed = good;
             if (sequence.held > good) kv_.cut(sequence, good);
             sequence.held = good;
             kv_.computed(sequence);
         } else {
             // It cannot be cut to where it was: from the beginning.
+            free_kv(sequence, model_->partial_removal);
             const auto at = std::ranges::find(running_, &sequence, &SequencePtr::get);
             pause(static_cast<std::size_t>(at - running_.begin()), "its step was ended early");
         }
@@ -309,6 +319,7 @@ void LlamaEngine::repair_after_abort(std::span<InStep> parts) {
 std::int32_t LlamaEngine::sample_one(Sequence& sequence, float* logits) {
     if (logits == nullptr) return -1;
     const auto vocab = static_cast<std::size_t>(llama_vocab_n_tokens(model_->vocab));
+    if (!are_numbers({logits, vocab})) return -1;
     for (const llama_token token : suppressed_)
         logits[token] = -std::numeric_limits<float>::infinity();
     return sequence.sampler.sample({logits, vocab}, sequence.tokens);
@@ -359,7 +370,8 @@ void LlamaEngine::tell(InStep& part, MonoNs now) {
     for (std::int32_t i = 0; i < static_cast<std::int32_t>(part.sampled.size()); ++i) {
         const std::int32_t token = part.sampled[static_cast<std::size_t>(i)];
         if (token < 0)
-            return fail_sequence(sequence, make_error(Code::kInternal, "the model gave no logits"));
+            return fail_sequence(sequence,
+                                 make_error(Code::kInternal, "the model's output is not a number"));
         if (sequence.first_token_ns == 0) sequence.first_token_ns = now;
         if (llama_vocab_is_eog(model_->vocab, token)) return finish(sequence, StopReason::kEndTurn);
         const bool ended = take_token(sequence, token);

@@ -21,6 +21,9 @@ constexpr double kBytesPerNs = 2.0;                 // of saving and restoring, 
 
 kv::ResidencyConfig residency_config(const KvStore::Options& o, const kv::Costs& costs) {
     const auto pool = static_cast<std::uint64_t>(std::max<std::int64_t>(o.pool_tokens, 1));
+    const auto share_of_pool = [&](double share) {
+        return static_cast<std::uint64_t>(share * static_cast<double>(o.pool_tokens));
+    };
     return {.unified = o.unified,
             .slots = static_cast<std::uint32_t>(o.slots),
             .pool_tokens = pool,
@@ -30,8 +33,8 @@ kv::ResidencyConfig residency_config(const KvStore::Options& o, const kv::Costs&
             .host_first_bytes = static_cast<std::uint64_t>(o.host_first_bytes),
             .bytes_per_token = static_cast<std::uint64_t>(o.bytes.per_token),
             .bytes_per_sequence = static_cast<std::uint64_t>(o.bytes.per_sequence),
-            .pin_cap_tokens =
-                static_cast<std::uint64_t>(o.pin_share * static_cast<double>(o.pool_tokens)),
+            .pin_cap_tokens = share_of_pool(o.pin_share),
+            .pin_total_tokens = share_of_pool(o.pin_total_share),
             .costs = costs};
 }
 
@@ -131,17 +134,31 @@ void KvStore::sampled(const Sequence& sequence, std::int32_t token) {
     residency_.sampled(sequence.id, token);
 }
 
-std::int32_t KvStore::held(const Sequence& sequence) const {
-    return llama_memory_seq_pos_max(memory_, sequence.id) + 1;
+std::int32_t KvStore::held(std::int32_t slot) const {
+    return llama_memory_seq_pos_max(memory_, slot) + 1;
 }
 
-void KvStore::cut(const Sequence& sequence, std::int32_t from) { remove(sequence.id, from); }
+std::int32_t KvStore::held(const Sequence& sequence) const { return held(sequence.id); }
+
+bool KvStore::cut(const Sequence& sequence, std::int32_t from) { return remove(sequence.id, from); }
+
+void KvStore::distrust(const Sequence& sequence) {
+    steps_.clear();
+    residency_.distrust(sequence.id, steps_);
+    carry_out(steps_);
+}
 
 void KvStore::release(Sequence& sequence, bool keep) {
     if (sequence.id < 0) return;
     // A last token was sampled but is not computed; drafts beyond it are gone already.
+    keep = keep && options_.prefix_cache && sequence.computed > 0;
+    if (keep && held(sequence) != sequence.computed) {
+        log_warn(kOrigin, "{}: its KV is {} tokens long, not {}: not kept", sequence.request->id,
+                 held(sequence), sequence.computed);
+        keep = false;
+    }
     steps_.clear();
-    residency_.finish(sequence.id, keep && options_.prefix_cache && sequence.computed > 0, steps_);
+    residency_.finish(sequence.id, keep, steps_);
     carry_out(steps_);
     changed_ = unsaved_ = true;
     doubt_costs();
@@ -185,16 +202,19 @@ bool KvStore::carry_out(const std::vector<kv::Step>& steps) {
             case Kind::kTrim:
                 if (restored) remove(step.slot, static_cast<std::int32_t>(step.length));
                 break;
-            case Kind::kCopy:
+            case Kind::kCopy: {
                 copy_pending_ = !options_.unified;
-                llama_memory_seq_cp(memory_, step.from, step.slot, options_.unified ? 0 : -1,
-                                    options_.unified ? static_cast<llama_pos>(step.length) : -1);
+                // Where a range cannot be removed it cannot be copied either.
+                const bool range = options_.unified && options_.partial_removal;
+                llama_memory_seq_cp(memory_, step.from, step.slot, range ? 0 : -1,
+                                    range ? static_cast<llama_pos>(step.length) : -1);
                 if (on_change_)
                     on_change_({.tokens = {},
                                 .copied_from = step.from,
                                 .copied_to = step.slot,
                                 .copied_length = static_cast<std::int32_t>(step.length)});
                 break;
+            }
             case Kind::kRestore:
                 restored = restore(step);
                 break;
@@ -209,8 +229,10 @@ bool KvStore::carry_out(const std::vector<kv::Step>& steps) {
 bool KvStore::save(const kv::Step& step) {
     const MonoNs begin = mono_now();
     PageBuffer& blob = blobs_[step.blob];
+    // A restore of nothing fails, and is computed anew.
+    if (held(step.slot) != static_cast<std::int32_t>(step.length)) return false;
     blob = read_state(context_, step.slot);
-    if (blob.empty()) return false;  // a restore of nothing fails, and is computed anew
+    if (blob.empty()) return false;
     residency_.saved(step.blob, blob.size());
     const double took = static_cast<double>(mono_now() - begin);
     blend(costs_.save_per_token, took / std::max(step.length, 64U));
@@ -229,9 +251,10 @@ bool KvStore::restore(const kv::Step& step) {
     return true;
 }
 
-void KvStore::remove(std::int32_t slot, std::int32_t from) {
-    llama_memory_seq_rm(memory_, slot, from > 0 ? from : -1, -1);
+bool KvStore::remove(std::int32_t slot, std::int32_t from) {
+    if (!llama_memory_seq_rm(memory_, slot, from > 0 ? from : -1, -1)) return false;
     if (on_change_) on_change_({.tokens = {}, .removed_sequence = slot, .removed_from = from});
+    return true;
 }
 
 bool KvStore::copy_out(const Sequence& sequence, llama_context* to) {

@@ -45,6 +45,7 @@ class KvStore {
         std::int64_t host_first_bytes = 0;  // to begin with
         std::int64_t idle_tokens = 0;       // kept in the pool for nobody; more goes to host memory
         double pin_share = 0.25;
+        double pin_total_share = 0.75;
     };
     // Told of every removal and copy. Tests only.
     using OnChange = std::function<void(const StepRecord&)>;
@@ -64,16 +65,22 @@ class KvStore {
     bool cover(const Sequence& sequence, std::int64_t tokens);
     void computed(const Sequence& sequence);  // sequence.computed tokens are there
     void sampled(const Sequence& sequence, std::int32_t token);
-    std::int32_t held(const Sequence& sequence) const;      // cells there, by llama.cpp's own count
-    void cut(const Sequence& sequence, std::int32_t from);  // rejected drafts, after an abort
-    // The sequence gives up its slot; what it computed stays cached if that is wanted.
+    std::int32_t held(const Sequence& sequence) const;  // cells there, by llama.cpp's own count
+    // Rejected drafts, after an abort. False: this model's memory cannot be cut there.
+    bool cut(const Sequence& sequence, std::int32_t from);
+    // The sequence gives up its slot; what it computed stays cached if that is wanted and the
+    // context holds just that.
     void release(Sequence& sequence, bool keep);
+    // A call failed: what the sequence began with is not used again either.
+    void distrust(const Sequence& sequence);
     void after_decode() {
         residency_.on_decode();
         copy_pending_ = false;
     }
     void pin(const Sequence& sequence, std::int32_t tokens, MonoNs until);
     void forget(std::string_view workspace, std::uint64_t id);
+    // When a pin ends next, or earlier; the largest time there is: never.
+    MonoNs next_pin_expiry() const { return residency_.next_pin_expiry(); }
 
     // A sequence's KV from and to another context, whose only sequence is 0.
     bool copy_out(const Sequence& sequence, llama_context* to);
@@ -99,7 +106,8 @@ class KvStore {
     bool carry_out(const std::vector<kv::Step>& steps);  // false: a restore was refused
     bool save(const kv::Step& step);
     bool restore(const kv::Step& step);
-    void remove(std::int32_t slot, std::int32_t from);
+    std::int32_t held(std::int32_t slot) const;
+    bool remove(std::int32_t slot, std::int32_t from);
     void doubt_costs();
     void shrink_host(MonoNs now);
     void publish();

@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "engine/llama_engine_impl.h"
+#include "engine/trial.h"
 
 namespace zerohop::engine {
 namespace {
@@ -21,7 +22,7 @@ constexpr std::int64_t kFirstHostBytes = 256LL << 20;  // where nobody says how 
 // Sequence ids of the main context: cached ones in a unified pool cost no more than their cells.
 std::int32_t slots_of(const Model& model, const Layout& layout, const LlamaOptions& options,
                       std::int32_t sequences) {
-    if (!options.prefix_cache || !layout.unified || !model.partial_removal) return sequences;
+    if (!options.prefix_cache || !layout.unified || !model.tail_removal) return sequences;
     return std::clamp(4 * sequences, std::max(sequences, kCachedSlots), kMostSlots);
 }
 
@@ -40,7 +41,8 @@ KvStore::Options kv_options(const Model& model, const Layout& layout, const Llam
             .host_first_bytes = options.cache_host_bytes < 0 ? kFirstHostBytes : host,
             // On a CPU foreign cells cost every decode; on a GPU next to nothing.
             .idle_tokens = model.on_gpu ? llama_n_ctx(context) : 0,
-            .pin_share = options.pin_share};
+            .pin_share = options.pin_share,
+            .pin_total_share = options.pin_total_share};
 }
 
 }  // namespace
@@ -87,7 +89,7 @@ LlamaEngine::LlamaEngine(const LlamaOptions& options, std::shared_ptr<const Mode
     if (list != nullptr) suppressed_ = {list, static_cast<std::size_t>(n)};
     compute_->attach(context_.get());
     llama_set_abort_callback(context_.get(), &LlamaEngine::abort_step, this);
-    if (options_.drafts && model_->partial_removal)
+    if (options_.drafts && model_->tail_removal)
         drafts_ = std::make_unique<Drafts>(options_.draft_bytes, options_.drafts_always);
     if (plan.side_cells > 0) {
         side_ = SidePrefill::make(
@@ -158,18 +160,34 @@ void LlamaEngine::stop() {
     if (thread_.joinable()) thread_.join();
 }
 
-Result<std::unique_ptr<EnginePort>> load_llama(const LlamaOptions& options,
+Result<std::unique_ptr<EnginePort>> load_llama(const LlamaOptions& asked,
                                                const LoadProgress& progress) {
-    Result<std::shared_ptr<const Model>> model = Model::load(options, progress);
+    Result<std::shared_ptr<const Model>> model = Model::load(asked, progress);
     if (!model) return std::unexpected(model.error());
     const Model& loaded = **model;
+    if (progress) progress("trying the model", -1);
+    const Result<Trial> trial = try_model(loaded, asked);
+    if (!trial) return std::unexpected(trial.error());
+    LlamaOptions options = asked;
+    if (trial->one_sequence) {
+        options.max_sequences = 1;
+        options.prefix_cache = options.tune = false;
+    }
+    if (trial->one_sequence || trial->streams) options.unified = false;
+    if (trial->streams) options.flash_attention = true;
     auto renderer = PromptRenderer::make(loaded.model.get(), loaded.vocab);
-    if (!renderer) return std::unexpected(renderer.error());
+    if (!renderer) {
+        Error error = renderer.error();
+        error.detail = fmt::format("cannot load {}: {}", options.path, error.detail);
+        return std::unexpected(std::move(error));
+    }
     Result<Layout> layout = choose_layout(loaded, options, progress);
     if (!layout) return std::unexpected(layout.error());
     Result<ContextPlan> plan = plan_context(loaded, options, *layout);
     if (!plan) return std::unexpected(plan.error());
-    if (!options.side_prefill || loaded.on_gpu || !loaded.partial_removal) plan->side_cells = 0;
+    // A context of streams takes no state of one without.
+    if (!options.side_prefill || loaded.on_gpu || !loaded.tail_removal || !layout->unified)
+        plan->side_cells = 0;
     plan->side_cells = std::min(plan->side_cells, kSideCells);
     // One row for each sequence, and some for drafts.
     plan->outputs = plan->sequences + static_cast<std::int32_t>(Drafts::kMostRows);

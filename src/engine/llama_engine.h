@@ -68,6 +68,7 @@ struct LlamaOptions {
     std::string kv_type;           // f16, bf16 or q8_0
     std::optional<bool> unified;   // one KV pool for all sequences, or a stream for each
     bool tune = true;              // false: llama.cpp's defaults where not given
+    bool trial = true;             // tried in a child process before it serves (trial.h)
     std::string cache_dir;         // where measurements are kept; empty: nowhere
     std::int32_t gpu_layers = -1;  // layers on a GPU, if there is one; -1: all
 
@@ -87,6 +88,7 @@ struct LlamaOptions {
     std::int32_t give_back_s = 10;          // without work: then pages go back to the system
     std::int64_t draft_bytes = 64LL << 20;  // what earlier outputs are remembered in
     double pin_share = 0.25;                // of the KV pool, that one workspace may pin
+    double pin_total_share = 0.75;          // and all together
     std::int32_t tokenizer_threads = 2;
     std::int32_t tokenizer_queue = 256;  // requests waiting to be tokenized
 
@@ -120,6 +122,7 @@ struct TuneReport {
     std::vector<TuneRow> rows;         // layouts, in the order measured
     TuneRow chosen;
     bool from_cache = false;  // then there are no rows
+    bool late = false;        // something was not through in time
     std::string key;          // file, CPU and llama.cpp version it holds for
 };
 

@@ -13,14 +13,28 @@
 namespace zerohop::engine {
 namespace {
 
-thread_local std::string t_last_error;
+thread_local std::string t_first_error;
+
+// "llama_model_load: error loading model: error loading model architecture: …" -> "…"
+std::string_view without_names(std::string_view line) {
+    while (true) {
+        const std::size_t colon = line.find(": ");
+        if (colon == std::string_view::npos) return line;
+        const std::string_view head = line.substr(0, colon);
+        const bool function = head.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") ==
+                                  std::string_view::npos &&
+                              head.find('_') != std::string_view::npos;
+        if (!function && !head.starts_with("error loading model")) return line;
+        line.remove_prefix(colon + 2);
+    }
+}
 
 void on_llama_log(ggml_log_level level, const char* text, void* /*user*/) {
     if (text == nullptr || level == GGML_LOG_LEVEL_DEBUG) return;
     std::string line(text);
     while (!line.empty() && (line.back() == '\n' || line.back() == ' ')) line.pop_back();
     if (line.empty() || line == ".") return;
-    if (level == GGML_LOG_LEVEL_ERROR) t_last_error = line;
+    if (level == GGML_LOG_LEVEL_ERROR && t_first_error.empty()) t_first_error = without_names(line);
     log_debug("llama", "{}", line);
 }
 
@@ -36,7 +50,7 @@ void init_llama() {
     });
 }
 
-std::string take_llama_error() { return std::exchange(t_last_error, {}); }
+std::string take_llama_error() { return std::exchange(t_first_error, {}); }
 
 Compute::Compute(int threads) : threads_(threads) {
     ggml_threadpool_params params = ggml_threadpool_params_default(threads);

@@ -54,7 +54,8 @@ class Batch {
 // Once per process; later calls do nothing. llama.cpp's log goes to ours at debug.
 void init_llama();
 
-// The last error line llama.cpp logged on this thread since the call before; empty when none.
+// Why llama.cpp failed on this thread: the first error it logged since the call before, without the
+// names of its functions. Those after it only say that the one before failed. Empty when none.
 std::string take_llama_error();
 
 // The compute threads that all contexts of the process share, and the gate they pass step by step.

@@ -53,7 +53,7 @@ inline LlamaOptions base_options() {
     options.path = model_path();
     options.kv_tokens = 4096;
     options.max_sequences = 8;
-    options.tune = false;
+    options.tune = options.trial = false;
     options.threads = 1;  // the machine that tests is busy with other things
     options.sampling.temperature = 0.0F;
     options.cache_host_bytes = 0;

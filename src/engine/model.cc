@@ -1,12 +1,15 @@
 #include "engine/model.h"
 
 #include <fmt/format.h>
+#include <gguf.h>
 #include <llama-ext.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -45,6 +48,30 @@ Status check_file(const std::string& path, Model& out) {
     return {};
 }
 
+// A LoRA adapter says so, but llama.cpp only misses the tensors of a model in it.
+bool is_adapter(const std::string& path) {
+    const std::unique_ptr<gguf_context, decltype(&gguf_free)> file(
+        gguf_init_from_file(path.c_str(), {.no_alloc = true, .ctx = nullptr}), gguf_free);
+    const std::int64_t key = file == nullptr ? -1 : gguf_find_key(file.get(), "general.type");
+    return key >= 0 && gguf_get_kv_type(file.get(), key) == GGUF_TYPE_STRING &&
+           std::string_view(gguf_get_val_str(file.get(), key)) == "adapter";
+}
+
+// The file is mapped: cut short or overwritten by a shorter one, its pages are gone and whoever
+// computes with them gets SIGBUS. A private copy would take the model's size in memory again; so
+// the process ends, and says why.
+void tell_of_lost_pages() {
+    struct sigaction action{};
+    action.sa_flags = static_cast<int>(SA_RESETHAND);
+    action.sa_handler = [](int) {
+        constexpr std::string_view kWhy =
+            "zerohop: a model file was truncated or overwritten while it was served. Replace such "
+            "a file by renaming a new one over it, then restart.\n";
+        if (write(STDERR_FILENO, kWhy.data(), kWhy.size()) < 0) return;
+    };
+    sigaction(SIGBUS, &action, nullptr);
+}
+
 float meta_float(const llama_model* model, llama_model_meta_key key, float otherwise) {
     const std::string text = meta_string(model, llama_model_meta_key_str(key));
     if (text.empty()) return otherwise;
@@ -77,7 +104,8 @@ void describe(Model& out, const LlamaOptions& options) {
     out.info.display_name = name.empty() ? out.info.id : name;
     out.info.architecture = meta_string(model, "general.architecture");
     out.info.parameters = static_cast<std::int64_t>(llama_model_n_params(model));
-    out.partial_removal = !llama_model_is_recurrent(model) && !llama_model_is_hybrid(model);
+    out.tail_removal = !llama_model_is_recurrent(model) && !llama_model_is_hybrid(model);
+    out.partial_removal = out.tail_removal && llama_model_n_swa(model) == 0;
     out.info.can_share_prefix = out.partial_removal;
     out.sampling = sampling_of(model);
 }
@@ -150,6 +178,7 @@ KvBytes kv_bytes(const Model& model, const Layout& layout) {
 Result<std::shared_ptr<const Model>> Model::load(const LlamaOptions& options,
                                                  const LoadProgress& progress) {
     init_llama();
+    tell_of_lost_pages();
     use_own_attention(options.own_attention);
     auto out = std::make_shared<Model>();
     if (Status checked = check_file(options.path, *out); !checked)
@@ -173,6 +202,7 @@ Result<std::shared_ptr<const Model>> Model::load(const LlamaOptions& options,
     }
     if (out->model == nullptr) {
         std::string why = take_llama_error();
+        if (is_adapter(options.path)) why = "a LoRA adapter, not a model";
         return cannot_load(options.path, why.empty() ? "corrupt or unsupported" : why);
     }
     const llama_model* model = out->model.get();

@@ -22,8 +22,13 @@ struct Model {
     SamplerParams sampling;  // the GGUF's general.sampling.*, else neutral; seed unset
     std::int32_t trained_context = 0;
     std::int64_t file_bytes = 0;
-    bool on_gpu = false;          // some layers are
-    bool partial_removal = true;  // KV may be cut at any position (not recurrent)
+    bool on_gpu = false;  // some layers are
+    // What may be cut off the end of a sequence. Anything: plain attention. A few tokens, in the
+    // call's wake that computed them: sliding windows too, whose cells before the window llama.cpp
+    // gives to others (so a sequence is used again where it ends, or not at all). Nothing: a
+    // recurrent state is what all its tokens made of it.
+    bool partial_removal = true;
+    bool tail_removal = true;
 
     static Result<std::shared_ptr<const Model>> load(const LlamaOptions& options,
                                                      const LoadProgress& progress);

@@ -33,6 +33,12 @@ std::int32_t argmax(std::span<const float> logits) {
     return 0;
 }
 
+bool are_numbers(std::span<const float> logits) {
+    bool wrong = false;
+    for (const float logit : logits) wrong |= !(logit <= std::numeric_limits<float>::max());
+    return !wrong && highest(logits) > -std::numeric_limits<float>::infinity();
+}
+
 Sampler::Sampler(const SamplerParams& params) : params_(params), state_(params.seed) {}
 
 // SplitMix64 (Steele, Lea, Flood 2014): any seed is a good one, and the state is one word.

@@ -24,6 +24,9 @@ struct SamplerParams {
 
 std::int32_t argmax(std::span<const float> logits);
 
+// Whether something can be drawn from them: no NaN, no +∞, and one at least that is finite.
+bool are_numbers(std::span<const float> logits);
+
 class Sampler {
   public:
     explicit Sampler(const SamplerParams& params);

@@ -88,5 +88,19 @@ TEST(Sampler, RepeatPenaltyLowersWhatWasSaid) {
     EXPECT_EQ(sampler.sample(again, {}), 0);
 }
 
+TEST(Sampler, KnowsWhatIsNoNumber) {
+    constexpr float kInf = std::numeric_limits<float>::infinity();
+    std::vector<float> logits(100, -3.0F);
+    EXPECT_TRUE(are_numbers(logits));
+    logits[7] = -kInf;  // a token that is ruled out
+    EXPECT_TRUE(are_numbers(logits));
+    logits[99] = std::numeric_limits<float>::quiet_NaN();
+    EXPECT_FALSE(are_numbers(logits));
+    logits[99] = kInf;
+    EXPECT_FALSE(are_numbers(logits));
+    EXPECT_FALSE(are_numbers(std::vector<float>(5, -kInf)));
+    EXPECT_FALSE(are_numbers({}));
+}
+
 }  // namespace
 }  // namespace zerohop::engine

@@ -42,7 +42,7 @@ class Measurement {
     Measurement(const Model& model, Compute& compute) : model_(model), compute_(compute) {}
 
     // Fills the rates of `row`; prompt: tokens of the prefill. Sets valid = false when it cannot
-    // run or is not through after `limit_ns`.
+    // run or is not through after `limit_ns` (then late() is true from then on).
     void run(TuneRow& row, std::int32_t prompt, std::int64_t limit_ns) {
         row.valid = false;
         row.prefill_tps = row.decode1_tps = row.decode8_tps = 0;
@@ -109,6 +109,8 @@ class Measurement {
         context_.reset();
     }
 
+    bool late() const { return late_; }
+
   private:
     static double rate(std::int32_t tokens, std::int64_t ns) {
         return static_cast<double>(tokens) * 1e9 /
@@ -127,6 +129,7 @@ class Measurement {
         if (rc == 0) llama_synchronize(context_.get());
         const std::int64_t took = std::max<std::int64_t>(1, mono_now() - begin);
         compute_.gate().unlock();
+        late_ |= rc == 2;
         return rc == 0 ? took : 0;
     }
 
@@ -134,6 +137,7 @@ class Measurement {
     Compute& compute_;
     ContextPtr context_;
     MonoNs give_up_ns_ = 0;
+    bool late_ = false;
 };
 
 void score(std::vector<TuneRow>& rows) {
@@ -174,17 +178,11 @@ std::string key_of(const Model& model, const LlamaOptions& options) {
                        llama_version(), options.gpu_layers, options.own_attention && has_avx512());
 }
 
-std::filesystem::path file_of(const LlamaOptions& options, const std::string& key) {
-    std::uint64_t hash = 0xCBF29CE484222325ULL;  // FNV-1a
-    for (const char c : key) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3ULL;
-    return std::filesystem::path(options.cache_dir) / fmt::format("tune-{:016x}.txt", hash);
-}
-
-std::optional<TuneRow> read_cache(const LlamaOptions& options, const std::string& key) {
-    if (options.cache_dir.empty()) return std::nullopt;
-    std::ifstream in(file_of(options, key));
+std::optional<TuneRow> read_cache(const KeptFile& kept) {
+    if (kept.path.empty()) return std::nullopt;
+    std::ifstream in(kept.path);
     std::string line;
-    if (!std::getline(in, line) || line != "key " + key) return std::nullopt;
+    if (!std::getline(in, line) || line != "key " + kept.key) return std::nullopt;
     TuneRow row;
     bool flash = false, unified = false;
     std::string a, b, c, d;
@@ -198,11 +196,11 @@ std::optional<TuneRow> read_cache(const LlamaOptions& options, const std::string
     return row;
 }
 
-void write_cache(const LlamaOptions& options, const TuneReport& report) {
-    if (options.cache_dir.empty()) return;
+void write_cache(const KeptFile& kept, const TuneReport& report) {
+    if (kept.path.empty()) return;
     std::error_code ignored;
-    std::filesystem::create_directories(options.cache_dir, ignored);
-    const std::filesystem::path path = file_of(options, report.key);
+    const std::filesystem::path path = kept.path;
+    std::filesystem::create_directories(path.parent_path(), ignored);
     const std::filesystem::path fresh = path.string() + ".new";
     {
         std::ofstream out(fresh);
@@ -320,6 +318,7 @@ TuneReport measure(const Model& model, const LlamaOptions& options, const LoadPr
     }
     if (const TuneRow* best = best_of(report.rows)) report.chosen = *best;
     report.thread_rows = std::move(trials);
+    report.late = measurement.late();
     return report;
 }
 
@@ -332,20 +331,26 @@ bool machine_is_busy() {
 
 Result<TuneReport> tune_model(const Model& model, const LlamaOptions& options,
                               const LoadProgress& progress, bool force) {
-    const std::string key = key_of(model, options);
+    const KeptFile kept = kept_file(model, options, "tune");
     if (!force) {
-        if (const std::optional<TuneRow> cached = read_cache(options, key)) {
+        if (const std::optional<TuneRow> cached = read_cache(kept)) {
             TuneReport report;
             report.chosen = *cached;
             override_with(options, report.chosen);
             report.from_cache = true;
-            report.key = key;
+            report.key = kept.key;
             return report;
         }
     }
-    const bool busy = machine_is_busy();
+    bool busy = machine_is_busy();
     TuneReport report = measure(model, options, progress);
-    report.key = key;
+    report.key = kept.key;
+    if (report.chosen.threads < 1 && report.late) {
+        log_warn(kOrigin, "{}: no layout could be measured in time", options.path);
+        report.chosen = {.threads = 1, .flash_attention = true, .kv_type = "f16", .unified = true};
+        override_with(options, report.chosen);
+        busy = true;
+    }
     if (report.chosen.threads < 1) {
         return fail(Code::kInvalidRequest, kOrigin,
                     fmt::format("cannot load {}: no context layout works{}", options.path,
@@ -354,12 +359,23 @@ Result<TuneReport> tune_model(const Model& model, const LlamaOptions& options,
     // What was partly dictated says nothing about the free choice.
     const bool free_choice = options.threads <= 0 && !options.flash_attention &&
                              options.kv_type.empty() && !options.unified;
-    if (free_choice && !busy) write_cache(options, report);
+    if (free_choice && !busy) write_cache(kept, report);
     if (busy) log_warn(kOrigin, "the machine is busy: what was measured is used but not kept");
     return report;
 }
 
 }  // namespace
+
+KeptFile kept_file(const Model& model, const LlamaOptions& options, std::string_view what) {
+    const std::string key = key_of(model, options);
+    if (options.cache_dir.empty()) return {.path = {}, .key = key};
+    std::uint64_t hash = 0xCBF29CE484222325ULL;  // FNV-1a
+    for (const char c : key) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3ULL;
+    return {.path = (std::filesystem::path(options.cache_dir) /
+                     fmt::format("{}-{:016x}.txt", what, hash))
+                        .string(),
+            .key = key};
+}
 
 Result<Layout> choose_layout(const Model& model, const LlamaOptions& options,
                              const LoadProgress& progress) {

@@ -9,14 +9,25 @@
 //
 // The file: one line "key value" each, first the key it holds for (model file's size, time and
 // name, CPU model and count, llama.cpp version). What the options give is not measured. Threads:
-// the caller's, before the engine starts. Fails only when no candidate works.
+// the caller's, before the engine starts. Where nothing was through in time the first candidate is
+// taken unmeasured; fails only when no candidate works.
 #pragma once
+
+#include <string>
+#include <string_view>
 
 #include "base/error.h"
 #include "engine/llama_engine.h"
 #include "engine/model.h"
 
 namespace zerohop::engine {
+
+// A file in the options' folder of measurements for what is found out about this model on this
+// machine by this build; `key` says so and is its first line. Empty: nothing is kept.
+struct KeptFile {
+    std::string path, key;
+};
+KeptFile kept_file(const Model& model, const LlamaOptions& options, std::string_view what);
 
 Result<Layout> choose_layout(const Model& model, const LlamaOptions& options,
                              const LoadProgress& progress);

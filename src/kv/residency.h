@@ -139,6 +139,9 @@ class Residency {
     void finish(SlotId slot, bool keep, std::vector<Step>& steps);
     // A step of its grant failed (restore): slot and blob are forgotten; ask again.
     void abandon(SlotId slot, std::vector<Step>& steps);
+    // A call with this slot failed: what it was restored from may be why. To be followed by
+    // finish().
+    void distrust(SlotId slot, std::vector<Step>& steps);
     // After every llama_decode: pending stream copies are done.
     void on_decode();
 

@@ -315,9 +315,12 @@ void Residency::finish(SlotId slot, bool keep, std::vector<Step>& steps) {
 }
 
 void Residency::abandon(SlotId slot, std::vector<Step>& steps) {
-    const BlobId blob = at(slot).restored;
+    distrust(slot, steps);
     finish(slot, false, steps);
-    if (blob != 0) drop_blob(blob, steps);
+}
+
+void Residency::distrust(SlotId slot, std::vector<Step>& steps) {
+    if (const BlobId blob = std::exchange(at(slot).restored, 0); blob != 0) drop_blob(blob, steps);
 }
 
 void Residency::on_decode() {
