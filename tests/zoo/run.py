@@ -16,6 +16,7 @@ import json
 import os
 import random
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -245,8 +246,9 @@ def visit_model(path):
             test(visit)
         except (OSError, http.client.HTTPException) as e:
             visit.note('end', repr(e))
-        judge.stop()
-        died = server.stop()
+        finally:  # also where this run is ended from outside
+            judge.stop()
+            died = server.stop()
         if died is not None:
             visit.note('server', f'{died}: {server.said()}')
         row['wrong'] += [f'{title}: {what}' for what in visit.wrong]
@@ -256,6 +258,7 @@ def visit_model(path):
 
 
 def main():
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     paths = sorted(Path(args.models).glob('*.gguf'))
     if args.model:
         paths = [p for p in paths if p.stem in args.model or p.stem.removesuffix('-moe') in args.model]
