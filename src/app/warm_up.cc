@@ -100,7 +100,7 @@ void warm_up_all(const Config& config, const api::Catalog& catalog, const Progre
         } else if (done->cached_until_ns == 0) {
             log_warn("app",
                      "cache.warmup {} of model {} is not kept: raise cache.pin_share, "
-                     "model.kv_tokens, and leave cache.prefix on",
+                     "cache.pin_total_share or model.kv_tokens, and leave cache.prefix on",
                      at, warm_up.model);
         } else {
             log_info("app", "cache.warmup {} of model {}: {} tokens for workspace {}", at,
