@@ -18,7 +18,8 @@ mkdir -p "$dir/models" "$ZEROHOP_ROOT/build/logs"
 python3 "$tests/archs.py" "$src/tests/test-llama-archs.cpp" "$dir/archs.inc.new" || die "llama.cpp's test of its architectures is not the one expected"
 cmp -s "$dir/archs.inc.new" "$dir/archs.inc" || mv "$dir/archs.inc.new" "$dir/archs.inc"
 if [[ ! -x $dir/zoo_tool || $tests/zoo_tool.cc -nt $dir/zoo_tool || $dir/archs.inc -nt $dir/zoo_tool ]]; then
-    rm -f "$dir"/models/*
+    rm -rf "$dir/models" # with the marks of what was made
+    mkdir "$dir/models"
     launcher=()
     command -v ccache >/dev/null && launcher=(ccache)
     # The libraries are built without OpenMP and for the CPU; the flags say what the headers must know.
