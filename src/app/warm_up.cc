@@ -46,7 +46,7 @@ Result<Request> request_of(const WarmUpConfig& warm_up, const Config& config) {
 
 Result<Done> run(EnginePort& engine, const Request& request) {
     const auto stream = std::make_shared<Stream>(nullptr, nullptr);
-    engine.submit(std::make_shared<const Request>(request), stream);
+    engine.submit(std::make_shared<Request>(request), stream);
     std::uint64_t steps = 0;
     MonoNs moved_ns = mono_now();
     for (Event event;;) {

@@ -44,6 +44,7 @@ struct Text {
     // of them will be the first that is not held back costs more to know than to copy 16 bytes, and
     // an Event is as large as a Done anyway.
     MonoNs admitted_ns = 0, prefill_done_ns = 0;
+    Usage usage;  // its parts of the prompt, as Done will tell them
 };
 
 struct Done {

@@ -2,7 +2,7 @@
 // held_ has exactly nodes_[state_].depth bytes from held_begin_ on.
 #include "request/output_text.h"
 
-#include <algorithm>
+#include "base/check.h"
 
 namespace zerohop {
 namespace {
@@ -35,52 +35,53 @@ OutputText::OutputText(const std::vector<std::string>& stop_sequences, StopRule 
     if (!stop_sequences.empty()) build(stop_sequences);
 }
 
-std::int32_t OutputText::child(std::int32_t node, char byte) const {
-    const auto at = [this](std::int32_t i) -> const Node& {
-        return nodes_[static_cast<std::size_t>(i)];
-    };
-    std::int32_t next = at(node).first_child;
-    while (next >= 0 && at(next).byte != byte) next = at(next).next_sibling;
+// 0: none.
+std::uint16_t OutputText::child(std::uint16_t node, char byte) const {
+    std::uint16_t next = nodes_[node].first_child;
+    while (next != 0 && nodes_[next].byte != byte) next = nodes_[next].next_sibling;
     return next;
 }
 
 void OutputText::build(const std::vector<std::string>& stop_sequences) {
+    std::size_t bytes = 0;
+    for (const std::string& stop : stop_sequences) bytes += stop.size();
+    ZH_CHECK(bytes <= kMaxStopBytes && stop_sequences.size() <= kMaxStopBytes);
+    nodes_.reserve(bytes + 1);
+    stop_bytes_.reserve(stop_sequences.size());
     nodes_.emplace_back();
     for (std::size_t i = 0; i < stop_sequences.size(); ++i) {
-        stop_bytes_.push_back(static_cast<std::uint32_t>(stop_sequences[i].size()));
+        stop_bytes_.push_back(static_cast<std::uint16_t>(stop_sequences[i].size()));
         if (stop_sequences[i].empty()) continue;
-        std::int32_t node = 0;
+        std::uint16_t node = 0;
         for (const char byte : stop_sequences[i]) {
-            std::int32_t next = child(node, byte);
-            if (next < 0) {
-                next = static_cast<std::int32_t>(nodes_.size());
-                Node& parent = nodes_[static_cast<std::size_t>(node)];
-                const Node fresh{
-                    .next_sibling = parent.first_child, .depth = parent.depth + 1, .byte = byte};
+            std::uint16_t next = child(node, byte);
+            if (next == 0) {
+                next = static_cast<std::uint16_t>(nodes_.size());
+                Node& parent = nodes_[node];
+                const Node fresh{.next_sibling = parent.first_child,
+                                 .depth = static_cast<std::uint16_t>(parent.depth + 1),
+                                 .byte = byte};
                 parent.first_child = next;
                 nodes_.push_back(fresh);
             }
             node = next;
         }
-        Node& end = nodes_[static_cast<std::size_t>(node)];
-        if (end.stop == kNoMatch) end.stop = static_cast<std::int32_t>(i);
+        if (nodes_[node].stop == 0) nodes_[node].stop = static_cast<std::uint16_t>(i + 1);
     }
     // Breadth first, so that a node's fail link (always shallower) is ready before its children's.
-    std::vector<std::int32_t> order{0};
+    std::vector<std::uint16_t> order{0};
+    order.reserve(nodes_.size());
     for (std::size_t i = 0; i < order.size(); ++i) {
-        const std::int32_t parent = order[i];
-        for (std::int32_t c = nodes_[static_cast<std::size_t>(parent)].first_child; c >= 0;
-             c = nodes_[static_cast<std::size_t>(c)].next_sibling) {
+        const std::uint16_t parent = order[i];
+        for (std::uint16_t c = nodes_[parent].first_child; c != 0; c = nodes_[c].next_sibling) {
             order.push_back(c);
-            Node& node = nodes_[static_cast<std::size_t>(c)];
-            std::int32_t fail = parent;
-            std::int32_t target = -1;
-            while (target < 0 && fail != 0) {
-                fail = nodes_[static_cast<std::size_t>(fail)].fail;
-                target = child(fail, node.byte);
+            Node& node = nodes_[c];
+            std::uint16_t fail = parent;
+            while (node.fail == 0 && fail != 0) {
+                fail = nodes_[fail].fail;
+                node.fail = child(fail, node.byte);
             }
-            node.fail = std::max(target, 0);
-            if (node.stop == kNoMatch) node.stop = nodes_[static_cast<std::size_t>(node.fail)].stop;
+            if (node.stop == 0) node.stop = nodes_[node.fail].stop;
         }
     }
 }
@@ -141,13 +142,13 @@ bool OutputText::replace_partial(std::string& out) {
 
 // Takes one byte of text; the stop sequence that ends with it, or kNoMatch.
 std::int32_t OutputText::advance(char byte) {
-    std::int32_t next = child(state_, byte);
-    while (next < 0 && state_ != 0) {
-        state_ = nodes_[static_cast<std::size_t>(state_)].fail;
+    std::uint16_t next = child(state_, byte);
+    while (next == 0 && state_ != 0) {
+        state_ = nodes_[state_].fail;
         next = child(state_, byte);
     }
-    state_ = std::max(next, 0);
-    return nodes_[static_cast<std::size_t>(state_)].stop;
+    state_ = next;
+    return nodes_[state_].stop - 1;
 }
 
 bool OutputText::take_text(std::string_view text, std::string& out) {
@@ -175,7 +176,7 @@ bool OutputText::take_text(std::string_view text, std::string& out) {
     }
     // `text` is one code point or U+FFFD, and a stop sequence begins with a lead byte: this cut
     // falls between code points.
-    release(nodes_[static_cast<std::size_t>(state_)].depth, out);
+    release(nodes_[state_].depth, out);
     return false;
 }
 

@@ -15,8 +15,10 @@
 // Under StopRule::kWholeToken nothing is held back: text flows as it is sampled, and a match that
 // is complete after a token (not the first) ends the output behind that token.
 //
-// Cost: amortized constant time per byte and stop-sequence branch, memory O(sum of stop lengths).
-// Threads: one at a time. Nothing fails; any bytes are accepted. Stop sequences are valid UTF-8.
+// Cost: amortized constant time per byte and stop-sequence branch; to make, time and memory
+// (kBytesPerStopByte) linear in the stop sequences' bytes, of which there are at most
+// kMaxStopBytes. Threads: one at a time. Nothing fails; any bytes are accepted. Stop sequences are
+// valid UTF-8.
 #pragma once
 
 #include <cstdint>
@@ -31,6 +33,8 @@ namespace zerohop {
 class OutputText {
   public:
     static constexpr std::int32_t kNoMatch = -1;
+    static constexpr std::size_t kMaxStopBytes = 16'384;  // of all stop sequences together
+    static constexpr std::size_t kBytesPerStopByte = 12;
 
     explicit OutputText(const std::vector<std::string>& stop_sequences,
                         StopRule rule = StopRule::kBeforeMatch);
@@ -52,16 +56,18 @@ class OutputText {
     std::size_t held_bytes() const { return held_.size() - held_begin_ + partial_size_; }
 
   private:
+    // Indexes of 16 bits: a node is a byte of a stop sequence. 0, the root, is nobody's child.
     struct Node {
-        std::int32_t first_child = -1;
-        std::int32_t next_sibling = -1;
-        std::int32_t fail = 0;         // longest proper end of this node's string that is a node
-        std::int32_t stop = kNoMatch;  // longest stop sequence that ends here
-        std::uint32_t depth = 0;       // bytes from the root
+        std::uint16_t first_child = 0;
+        std::uint16_t next_sibling = 0;
+        std::uint16_t fail = 0;   // longest proper end of this node's string that is a node
+        std::uint16_t stop = 0;   // longest stop sequence that ends here, plus 1; 0: none
+        std::uint16_t depth = 0;  // bytes from the root
         char byte = 0;
     };
+    static_assert(sizeof(Node) == kBytesPerStopByte);
 
-    std::int32_t child(std::int32_t node, char byte) const;
+    std::uint16_t child(std::uint16_t node, char byte) const;
     void build(const std::vector<std::string>& stop_sequences);
     bool take_byte(unsigned char byte, std::string& out);
     bool take_text(std::string_view text, std::string& out);
@@ -71,8 +77,8 @@ class OutputText {
     void release(std::size_t keep, std::string& out);
 
     std::vector<Node> nodes_;  // empty when there are no stop sequences
-    std::vector<std::uint32_t> stop_bytes_;
-    std::int32_t state_ = 0;
+    std::vector<std::uint16_t> stop_bytes_;
+    std::uint16_t state_ = 0;
     std::int32_t matched_ = kNoMatch;
     StopRule rule_ = StopRule::kBeforeMatch;
     std::int32_t in_token_ = kNoMatch;  // kWholeToken: the first match within the current token

@@ -37,6 +37,20 @@ std::pair<std::string, std::size_t> whole_tokens(const std::vector<std::string>&
     return {text, output.matched() == OutputText::kNoMatch ? 0 : taken};
 }
 
+TEST(OutputText, TheMostStopSequencesCostLittle) {
+    std::vector<std::string> stops;  // one long run, and many that differ in every byte
+    stops.emplace_back(OutputText::kMaxStopBytes - 255 * 32, 'a');
+    for (int i = 0; i < 255; ++i)
+        stops.push_back(std::string(31, 'a') + static_cast<char>(i == 'a' ? 'z' : i));
+    const auto start = std::chrono::steady_clock::now();
+    OutputText output(stops);
+    std::string out;
+    EXPECT_FALSE(output.append(std::string(50, 'a'), out));
+    EXPECT_TRUE(output.append("z", out));  // of 31 'a' and a 'z'
+    EXPECT_EQ(out, std::string(19, 'a'));
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(1));
+}
+
 TEST(OutputText, WholeTokensEndAfterTheTokenThatCompletesAMatch) {
     using Outcome2 = std::pair<std::string, std::size_t>;
     EXPECT_EQ(whole_tokens({"\n"}, {"one", " two\n three", " four"}),

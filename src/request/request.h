@@ -1,7 +1,7 @@
 // Request: what a client asks of a model, free of any dialect. Made by `api`, read by `engine`.
 //
-// Owning thread: built on an I/O thread, immutable once submitted; shared_ptr because the I/O
-// thread renders answers from it while the engine reads it. Frees itself. Nothing here fails.
+// Owning thread: built on an I/O thread (or for it, when the body is large), then the engine's.
+// Frees itself. Nothing here fails.
 #pragma once
 
 #include <algorithm>
@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/memory_budget.h"
 #include "request/principal.h"
 #include "request/priority.h"
 
@@ -28,12 +29,26 @@ constexpr std::string_view name_of(Role role) {
     return kNames[static_cast<std::size_t>(role)];
 }
 
+// What stands between two parts of a turn where a model reads them: they were blocks or messages of
+// their own, and "12" before "34" is not "1234".
+inline constexpr std::string_view kBetweenParts = "\n";
+
 // One turn of the conversation, text only for now; adjacent turns of a role are already merged.
 // Parts stay apart so that later work can place cache breakpoints between them.
 struct Turn {
     Role role = Role::kUser;
-    std::vector<std::string> parts;  // UTF-8, valid; joined as given, nothing in between
+    std::vector<std::string> parts;  // UTF-8, valid
 };
+
+// The turn as a model reads it.
+inline std::string text_of(const Turn& turn) {
+    std::string text;
+    for (std::size_t i = 0; i < turn.parts.size(); ++i) {
+        if (i > 0) text += kBetweenParts;
+        text += turn.parts[i];
+    }
+    return text;
+}
 
 // Absent members fall back to config, then the GGUF's general.sampling.*, then temperature 1.
 struct Sampling {
@@ -97,10 +112,16 @@ struct Request {
     // How it is served, decided by its head.
     std::uint8_t lane = 0;  // index among the lanes; 0 is the first one configured
     Priority priority = Priority::kNormal;
-    FirstTokenPromise promise;         // only for an engine that looks after it itself
-    std::int32_t expected_output = 0;  // tokens it is expected to sample; 0: nothing is known
-    std::string trace_parent;          // the caller's "<trace id>-<span id>" (W3C), or ""
+    FirstTokenPromise promise;             // only for an engine that looks after it itself
+    std::int32_t expected_output = 0;      // tokens it is expected to sample; 0: nothing is known
+    std::string trace_parent;              // the caller's "<trace id>-<span id>" (W3C), or ""
+    std::shared_ptr<MemoryCharge> memory;  // pays for what text_bytes() counts; may be null
 };
+
+// Memory of what the client's text became: turns, stop sequences and what finds them.
+std::size_t text_bytes(const Request& request);
+// Its prompt is tokens now: gives the turns' memory back.
+void drop_turns(Request& request);
 
 // How much may be sampled after a prompt of so many tokens.
 inline std::int32_t output_cap(const Request& request, std::int32_t input_tokens) {
@@ -108,6 +129,8 @@ inline std::int32_t output_cap(const Request& request, std::int32_t input_tokens
     return std::clamp(request.max_total_tokens - input_tokens, 0, request.max_tokens);
 }
 
-using RequestPtr = std::shared_ptr<const Request>;
+// From EnginePort::submit on an engine's, which drops the turns once it has read them; whoever else
+// holds it reads it again only after Failed.
+using RequestPtr = std::shared_ptr<Request>;
 
 }  // namespace zerohop
