@@ -47,8 +47,8 @@ void LlamaEngine::prefill_done(Sequence& sequence, MonoNs now) {
 
 void LlamaEngine::send(Sequence& sequence, std::string&& text) {
     if (text.empty()) return;
-    Event event =
-        Text{std::move(text), sequence.sampled(), sequence.admitted_ns, sequence.prefill_done_ns};
+    Event event = Text{std::move(text), sequence.sampled(), sequence.admitted_ns,
+                       sequence.prefill_done_ns, usage_of(sequence)};
     if (!sequence.starved() && sequence.stream->try_push(std::move(event))) {
         if (sequence.lag.starved()) sequence.lag.feed(mono_now());
         return;

@@ -208,7 +208,8 @@ Result<std::unique_ptr<EnginePort>> load_llama(const LlamaOptions& asked,
                                                 *layout, *plan, std::move(context));
     log_info(kOrigin,
              "{}: {} tokens of context, {} of KV (up to {} MiB), {} sequences, {} threads, flash "
-             "attention {}, K/V {}, {}",
+             "attention "
+             "{}, K/V {}, {}",
              engine->info().id, engine->info().context_tokens, plan->cells, plan->kv_bytes >> 20,
              plan->sequences, layout->threads, layout->flash_attention ? "on" : "off",
              layout->kv_type, layout->unified ? "unified" : "per sequence");

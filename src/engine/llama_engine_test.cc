@@ -150,9 +150,9 @@ TEST(LlamaEngine, CountsAndRefusesByTheContext) {
     NEED_MODEL();
     EnginePort& engine = shared_engine();
     auto request = ask("What is the capital of France?");
-    const Answer generated = answer_of(engine, request);
     auto count = std::make_shared<Request>(*request);
     count->work = Work::kCount;
+    const Answer generated = answer_of(engine, request);
     const StreamPtr stream = submit(engine, count);
     Event event;
     ASSERT_TRUE(eventually([&] { return stream->try_pop(event); }));
@@ -163,7 +163,7 @@ TEST(LlamaEngine, CountsAndRefusesByTheContext) {
     const Answer refused = answer_of(engine, ask(longer));
     ASSERT_TRUE(refused.failed);
     EXPECT_EQ(refused.failed->code, Code::kInvalidRequest);
-    EXPECT_NE(refused.failed->detail.find("the model's context is 4096"), std::string::npos)
+    EXPECT_NE(refused.failed->detail.find(" tokens > 4096 maximum"), std::string::npos)
         << refused.failed->detail;
     const Answer huge = answer_of(engine, ask(std::string(20 << 20, 'x')));
     ASSERT_TRUE(huge.failed);

@@ -16,6 +16,7 @@
 
 #include "engine/inbox.h"
 #include "engine/null_script.h"
+#include "engine/too_long.h"
 #include "engine/wait_queue.h"
 #include "engine/wake.h"
 #include "request/output_text.h"
@@ -144,16 +145,16 @@ void NullEngine::submit(RequestPtr request, StreamPtr stream) {
         return refuse(std::move(error));
     }
     const std::int32_t input = count_input(*request);
-    if (input >= config_.context) {
-        return refuse({.code = Code::kInvalidRequest,
-                       .detail = fmt::format("prompt is {} tokens, the model's context is {}",
-                                             input, config_.context),
-                       .origin = "engine"});
-    }
     if (request->work == Work::kCount) {
         (void)stream->try_push(Prepared{input});
         return;
     }
+    if (input >= config_.context)
+        return refuse({.code = Code::kInvalidRequest,
+                       .detail = too_long_text("", static_cast<std::size_t>(input),
+                                               static_cast<std::size_t>(config_.context)),
+                       .origin = "engine"});
+    drop_turns(*request);
     if (inside_.fetch_add(1, std::memory_order_acq_rel) >=
         config_.slots + config_.queue * waiting_.queues()) {
         inside_.fetch_sub(1, std::memory_order_acq_rel);
@@ -388,8 +389,11 @@ void NullEngine::end(Sequence& sequence) {
 
 bool NullEngine::send(Sequence& sequence, std::string&& text) {
     if (text.empty()) return true;
-    Event event =
-        Text{std::move(text), sequence.sampled, sequence.admitted_ns, sequence.prefill_done_ns};
+    Event event = Text{std::move(text),
+                       sequence.sampled,
+                       sequence.admitted_ns,
+                       sequence.prefill_done_ns,
+                       {.input_tokens = sequence.input_tokens}};
     if (sequence.stream->try_push(std::move(event))) {
         if (sequence.lag.starved()) sequence.lag.feed(mono_now());
         return true;

@@ -63,6 +63,38 @@ TEST(NullEngine, DirectivesOverrideTheConfig) {
     EXPECT_EQ(echo.text, "[user]null:echo=1 tokens=2");
 }
 
+// Blocks and messages of one role are one turn; what each says stays apart.
+TEST(NullEngine, ReadsWhatWasSent) {
+    auto engine = make("null");
+    auto request = ask("My code is 12");
+    request->turns[0].parts.push_back("34 is my age");
+    request->turns.push_back({Role::kAssistant, {"."}});
+    request->turns.push_back({Role::kUser, {"null: echo=1 tokens=1 chunk=200"}});
+    auto counting = std::make_shared<Request>(*request);
+    counting->work = Work::kCount;
+    const Answer answer = answer_of(*engine, request);
+    EXPECT_EQ(answer.text,
+              "[user]My code is 12\n34 is my age[assistant].[user]null: echo=1 tokens=1 chunk=200");
+    auto counted = testkit::submit(*engine, counting);
+    Event event;
+    ASSERT_TRUE(counted->try_pop(event));
+    EXPECT_EQ(std::get<Prepared>(event).input_tokens, answer.prepared);
+    EXPECT_EQ(answer.prepared, 3 + 3 * 4 + 8 + 1 + 4);
+    EXPECT_TRUE(request->turns.empty());  // read, and given back
+}
+
+TEST(NullEngine, CountsBeyondItsContext) {
+    auto engine = make("null:context=20");
+    std::string words;
+    for (int i = 0; i < 100; ++i) words += "w ";
+    auto request = ask(words);
+    request->work = Work::kCount;
+    auto stream = testkit::submit(*engine, request);
+    Event event;
+    ASSERT_TRUE(stream->try_pop(event));
+    EXPECT_EQ(std::get<Prepared>(event).input_tokens, 107);
+}
+
 TEST(NullEngine, HonoursMaxTokensStopSequencesAndContext) {
     auto engine = make("null:tokens=100,context=20");
     EXPECT_EQ(answer_of(*engine, ask("x", 0)).done->usage.output_tokens, 0);
@@ -81,7 +113,7 @@ TEST(NullEngine, HonoursMaxTokensStopSequencesAndContext) {
     for (int i = 0; i < 30; ++i) longer += "w ";
     const Answer refused = answer_of(*engine, ask(longer));
     ASSERT_TRUE(refused.failed);
-    EXPECT_EQ(refused.failed->detail, "prompt is 37 tokens, the model's context is 20");
+    EXPECT_EQ(refused.failed->detail, "prompt is too long: 37 tokens > 20 maximum");
 }
 
 TEST(NullEngine, FailsAsAsked) {

@@ -101,16 +101,10 @@ bool set_directive(NullScript& script, std::string_view key, std::string_view va
     return false;
 }
 
-std::string joined(const Turn& turn) {
-    std::string text;
-    for (const std::string& part : turn.parts) text += part;
-    return text;
-}
-
 std::string echoed(const Request& request) {
     std::string out;
     for (const Turn& turn : request.turns)
-        out += fmt::format("[{}]{}", name_of(turn.role), joined(turn));
+        out += fmt::format("[{}]{}", name_of(turn.role), text_of(turn));
     return out;
 }
 
@@ -149,8 +143,8 @@ Result<NullScript> script_for(const NullScript& defaults, const Request& request
     const auto turn = std::find_if(request.turns.rbegin(), request.turns.rend(),
                                    [](const Turn& t) { return t.role == Role::kUser; });
     if (turn == request.turns.rend() || turn->parts.empty()) return script;
-    const std::string text = joined(*turn);
-    if (!text.starts_with(kDirective)) return script;
+    if (!turn->parts.front().starts_with(kDirective)) return script;
+    const std::string text = text_of(*turn);
 
     std::string_view rest = std::string_view(text).substr(kDirective.size());
     while (!rest.empty()) {
@@ -195,17 +189,15 @@ std::int32_t count_input(const Request& request) {
     std::int32_t count = 3;
     for (const Turn& turn : request.turns) {
         count += 4;
-        bool in_word = false;
-        for (const std::string& part : turn.parts) {
+        for (const std::string& part : turn.parts) {  // a line end between them: no word spans two
             if (part.empty()) continue;
-            count += !in_word && !is_space(part.front()) ? 1 : 0;
+            count += is_space(part.front()) ? 0 : 1;
             // Without a branch or a carried state: the compiler makes vectors of it.
             std::uint32_t starts = 0;
             for (std::size_t i = 1; i < part.size(); ++i)
                 starts += static_cast<std::uint32_t>(is_space(part[i - 1])) &
                           static_cast<std::uint32_t>(!is_space(part[i]));
             count += static_cast<std::int32_t>(starts);
-            in_word = !is_space(part.back());
         }
     }
     return count;

@@ -2,6 +2,7 @@
 
 #include <ggml-backend-impl.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <filesystem>
@@ -38,8 +39,9 @@ void free_buffer(ggml_backend_buffer_t buffer) {
 }
 
 void clear_buffer(ggml_backend_buffer_t buffer, std::uint8_t value) {
-    // Locked memory is not given back.
-    if (value != 0 || madvise(buffer->context, buffer->size, MADV_DONTNEED) != 0)
+    if (value == 0)
+        madvise(buffer->context, buffer->size, MADV_DONTNEED);
+    else
         std::memset(buffer->context, value, buffer->size);
 }
 

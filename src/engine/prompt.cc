@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "base/log.h"
+#include "engine/prompt_guard.h"
 #include "engine/special_tokens.h"
 
 namespace zerohop::engine {
@@ -46,58 +47,30 @@ bool contains(const Prompt& prompt, std::string_view text) {
     return all.find(text) != std::string::npos;
 }
 
-// Placeholders that stand for control tokens inside content while a template runs: two private-use
-// characters around an index. Content that has such characters itself just gets one more index.
-constexpr std::string_view kOpen = "\xF3\xB0\x80\xBE";   // U+F003E
-constexpr std::string_view kClose = "\xF3\xB0\x80\xBF";  // U+F003F
+// Rendering is looked at here by whoever may have lost interest: every template reads each message
+// in turn.
+struct Cancelled : std::exception {
+    const char* what() const noexcept override { return "cancelled"; }
+};
 
-struct Hidden {
-    std::vector<std::string> originals;
-
-    std::string hide(const SpecialTokens& specials, const std::string& text) {
-        std::string out;
-        std::size_t at = 0;
-        while (at < text.size()) {
-            SpecialMatch match;
-            const bool special = specials.find(text, at, match);
-            const std::size_t open = text.find(kOpen, at);
-            if (!special && open == std::string::npos) break;
-            if (!special || open < match.begin)
-                match = {.begin = open, .end = open + kOpen.size(), .token = -1};
-            out.append(text, at, match.begin - at);
-            out += fmt::format("{}{}{}", kOpen, originals.size(), kClose);
-            originals.push_back(text.substr(match.begin, match.end - match.begin));
-            at = match.end;
-        }
-        return out.append(text, at);
+class WatchedMessage final : public jinja::value_object_t {
+  public:
+    explicit WatchedMessage(const StopFlag& stop) : stop_(stop) {}
+    using value_object_t::at;
+    jinja::value& at(const jinja::value& key, jinja::value& default_value) override {
+        look();
+        return value_object_t::at(key, default_value);
+    }
+    jinja::value& at(const jinja::value& key) override {
+        look();
+        return value_object_t::at(key);
     }
 
-    // Puts the originals back, as input, wherever the template moved them.
-    Prompt reveal(const Prompt& prompt) const {
-        Prompt out;
-        for (const PromptSpan& span : prompt) {
-            std::size_t at = 0;
-            for (std::size_t open = 0; (open = span.text.find(kOpen, at)) != std::string::npos;) {
-                const std::size_t digits = open + kOpen.size();
-                const std::size_t close = span.text.find(kClose, digits);
-                const std::size_t index =
-                    close == std::string::npos
-                        ? originals.size()
-                        : std::strtoul(span.text.substr(digits, close - digits).c_str(), nullptr,
-                                       10);
-                out.push_back({span.text.substr(at, open - at), span.input});
-                if (index < originals.size()) {
-                    out.push_back({originals[index], true});
-                    at = close + kClose.size();
-                } else {  // cut in half by the template
-                    out.push_back({std::string(kOpen), true});
-                    at = digits;
-                }
-            }
-            out.push_back({span.text.substr(at), span.input});
-        }
-        return out;
+  private:
+    void look() const {
+        if (stopped(stop_)) throw Cancelled();
     }
+    const StopFlag& stop_;
 };
 
 // What a jinja error says, without the excerpts of the template around it.
@@ -172,13 +145,13 @@ void PromptRenderer::probe() {
     const Message user{Role::kUser, "a"}, assistant{Role::kAssistant, "b"},
         system{Role::kSystem, mark};
     const auto shows = [&](const Messages& messages) {
-        const Result<Prompt> prompt = run_template(messages, true, true);
+        const Result<Prompt> prompt = run_template(messages, {});
         return prompt && contains(*prompt, mark);
     };
     traits_.system_first = shows({system, user});
     traits_.system_anywhere = traits_.system_first && shows({user, assistant, system, user}) &&
                               shows({user, system}) && shows({{Role::kSystem, "c"}, user, system});
-    traits_.can_continue = run_template({user}, false, true).has_value();
+    traits_.can_continue = run_template({user}, {.thinking = false}).has_value();
 }
 
 PromptRenderer::Messages PromptRenderer::fold_systems(const Messages& messages, bool all) const {
@@ -224,52 +197,48 @@ PromptRenderer::Messages PromptRenderer::fold_systems(const Messages& messages, 
     return out;
 }
 
-Result<Prompt> PromptRenderer::render(const std::vector<Turn>& turns, bool continue_last) const {
-    return render_turns(turns, continue_last, true);
+Result<Prompt> PromptRenderer::render(const std::vector<Turn>& turns, bool continue_last,
+                                      const StopFlag& stop) const {
+    return render_turns(turns, {.continue_last = continue_last, .stop = stop});
 }
 
-Result<Prompt> PromptRenderer::render_beginning(const std::vector<Turn>& turns) const {
-    Result<Prompt> prompt = render_turns(turns, false, false);
-    if (prompt) return prompt;
+Result<Prompt> PromptRenderer::render_beginning(const std::vector<Turn>& turns,
+                                                const StopFlag& stop) const {
+    Result<Prompt> prompt = render_turns(turns, {.generation = false, .stop = stop});
+    if (prompt || prompt.error().code == Code::kCancelled) return prompt;
     std::vector<Turn> more = turns;
     more.push_back({.role = Role::kUser, .parts = {std::string()}});
-    return render_turns(more, false, false);
+    return render_turns(more, {.generation = false, .stop = stop});
 }
 
-Result<Prompt> PromptRenderer::render_turns(const std::vector<Turn>& turns, bool continue_last,
-                                            bool generation) const {
+Result<Prompt> PromptRenderer::render_turns(const std::vector<Turn>& turns, const How& how) const {
     Messages messages;
     bool late_system = false;
     for (const Turn& turn : turns) {
-        std::string content;
-        for (const std::string& part : turn.parts) content += part;
         late_system |= turn.role == Role::kSystem && !messages.empty();
-        messages.push_back({turn.role, std::move(content)});
+        messages.push_back({turn.role, text_of(turn)});
     }
     const bool first_system = !messages.empty() && messages.front().role == Role::kSystem;
     const bool fold_first = first_system && !traits_.system_first;
     if (fold_first || (late_system && !traits_.system_anywhere))
         messages = fold_systems(messages, !traits_.system_first);
-    Result<Prompt> prompt = render_messages(messages, continue_last, generation);
+    Result<Prompt> prompt = render_messages(messages, how);
     if (prompt || (!late_system && !first_system)) return prompt;
     // Rejected: once more with the late system turns folded, then with all of them.
     if (late_system) {
-        Result<Prompt> folded =
-            render_messages(fold_systems(messages, false), continue_last, generation);
+        Result<Prompt> folded = render_messages(fold_systems(messages, false), how);
         if (folded) return folded;
     }
-    Result<Prompt> folded =
-        render_messages(fold_systems(messages, true), continue_last, generation);
+    Result<Prompt> folded = render_messages(fold_systems(messages, true), how);
     return folded ? std::move(folded) : std::move(prompt);
 }
 
-Result<Prompt> PromptRenderer::render_messages(const Messages& messages, bool continue_last,
-                                               bool generation) const {
-    if (!continue_last || messages.empty() || messages.back().role != Role::kAssistant)
-        return run_guarded(messages, true, generation);
+Result<Prompt> PromptRenderer::render_messages(const Messages& messages, const How& how) const {
+    if (!how.continue_last || messages.empty() || messages.back().role != Role::kAssistant)
+        return run_guarded(messages, how);
     const Messages before(messages.begin(), messages.end() - 1);
     // Without "thinking": a template that opens a thought would have the prefill be part of it.
-    Result<Prompt> prompt = run_guarded(before, false, true);
+    Result<Prompt> prompt = run_guarded(before, {.thinking = false, .stop = how.stop});
     if (!prompt) return prompt;
     if (!prompt->empty() && !prompt->back().input) {
         std::string& header = prompt->back().text;
@@ -282,19 +251,21 @@ Result<Prompt> PromptRenderer::render_messages(const Messages& messages, bool co
     return prompt;
 }
 
-Result<Prompt> PromptRenderer::run_guarded(const Messages& messages, bool thinking,
-                                           bool generation) const {
-    Result<Prompt> marked = run_template(messages, thinking, generation);
+Result<Prompt> PromptRenderer::run_guarded(const Messages& messages, const How& how) const {
+    Result<Prompt> marked = run_template(messages, how);
     const bool suspicious = std::any_of(
         messages.begin(), messages.end(),
         [this](const Message& message) { return specials_->contains_any(message.content); });
     if (!suspicious || !marked) return marked;
     // Content holds the text of control tokens. The marks are right if the template's own text has
     // the same control tokens when the content holds none.
-    Hidden hidden;
+    PromptGuard guard(*specials_);
     Messages harmless = messages;
-    for (Message& message : harmless) message.content = hidden.hide(*specials_, message.content);
-    const Result<Prompt> clean = run_template(harmless, thinking, generation);
+    for (Message& message : harmless) {
+        if (stopped(how.stop)) return fail(Code::kCancelled, kOrigin, "cancelled");
+        message.content = guard.hide(message.content);
+    }
+    const Result<Prompt> clean = run_template(harmless, how);
     const auto own_tokens = [this](const Prompt& prompt) {
         std::vector<std::int32_t> tokens;
         for (const PromptSpan& span : prompt) {
@@ -306,18 +277,18 @@ Result<Prompt> PromptRenderer::run_guarded(const Messages& messages, bool thinki
         return tokens;
     };
     if (clean && own_tokens(*marked) == own_tokens(*clean)) return marked;
-    if (clean) return hidden.reveal(*clean);
+    if (clean) return guard.reveal(*clean);
+    if (clean.error().code == Code::kCancelled) return clean;
     for (PromptSpan& span : *marked) span.input = true;  // cannot tell: nothing is special
     return marked;
 }
 
-Result<Prompt> PromptRenderer::run_template(const Messages& messages, bool thinking,
-                                            bool generation) const {
+Result<Prompt> PromptRenderer::run_template(const Messages& messages, const How& how) const {
     try {
         jinja::context context(template_->source);
         auto list = jinja::mk_val<jinja::value_array>();
         for (const Message& message : messages) {
-            auto object = jinja::mk_val<jinja::value_object>();
+            const auto object = std::make_shared<WatchedMessage>(how.stop);
             object->insert("role", text_value(std::string(name_of(message.role)), false));
             jinja::value content = text_value(message.content, true);
             if (traits_.typed_content) {
@@ -334,11 +305,11 @@ Result<Prompt> PromptRenderer::run_template(const Messages& messages, bool think
         context.set_val("messages", list);
         context.set_val("bos_token", text_value(template_->bos, false));
         context.set_val("eos_token", text_value(template_->eos, false));
-        context.set_val("enable_thinking", jinja::mk_val<jinja::value_bool>(thinking));
+        context.set_val("enable_thinking", jinja::mk_val<jinja::value_bool>(how.thinking));
         const std::tm today = local_time();
         context.set_val("datetime", text_value(fmt::format("{:%b %d %Y}", today), false));
         context.set_val("date_string", text_value(fmt::format("{:%d %b %Y}", today), false));
-        if (generation)
+        if (how.generation)
             context.set_val("add_generation_prompt", jinja::mk_val<jinja::value_bool>(true));
         jinja::runtime runtime(context);
         const auto parts = jinja::runtime::gather_string_parts(runtime.execute(template_->program));
@@ -350,6 +321,7 @@ Result<Prompt> PromptRenderer::run_template(const Messages& messages, bool think
             prompt.front().text.erase(0, template_->bos.size());
         return prompt;
     } catch (const std::exception& e) {
+        if (stopped(how.stop)) return fail(Code::kCancelled, kOrigin, "cancelled");
         return fail(Code::kInvalidRequest, kOrigin,
                     fmt::format("messages: the model's chat template rejects this conversation: {}",
                                 reason(e.what()).substr(0, 300)));

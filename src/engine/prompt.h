@@ -10,7 +10,10 @@
 // none; what it still rejects is kInvalidRequest with the template's own words. Assistant prefill:
 // the turns before it, the assistant header, then the prefill as input.
 //
+// Parts of a turn are joined by a line end (kBetweenParts). Work looks at `stop` at each message.
+//
 // Immutable once made; render() from any thread, at any depth of stack (templates recurse little).
+// Cost: linear in the turns and their text. Fails with kInvalidRequest, or kCancelled when stopped.
 #pragma once
 
 #include <memory>
@@ -18,6 +21,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/stop_flag.h"
 #include "request/request.h"
 
 struct llama_vocab;
@@ -51,10 +55,12 @@ class PromptRenderer {
                                                         const std::string& override_source = {});
     ~PromptRenderer();
 
-    Result<Prompt> render(const std::vector<Turn>& turns, bool continue_last) const;
+    Result<Prompt> render(const std::vector<Turn>& turns, bool continue_last,
+                          const StopFlag& stop = {}) const;
     // The turns alone, as a prompt that has more of them would begin. A template that refuses to
     // end there gets an empty user turn behind them.
-    Result<Prompt> render_beginning(const std::vector<Turn>& turns) const;
+    Result<Prompt> render_beginning(const std::vector<Turn>& turns,
+                                    const StopFlag& stop = {}) const;
     const TemplateTraits& traits() const { return traits_; }
 
   private:
@@ -64,16 +70,20 @@ class PromptRenderer {
     };
     using Messages = std::vector<Message>;
     struct Template;
+    struct How {
+        bool continue_last = false;
+        bool generation = true;  // the header of the answer stands at the end
+        bool thinking = true;
+        StopFlag stop = {};
+    };
 
     PromptRenderer();
     void probe();
     Messages fold_systems(const Messages& messages, bool all) const;
-    Result<Prompt> render_turns(const std::vector<Turn>& turns, bool continue_last,
-                                bool generation) const;
-    Result<Prompt> render_messages(const Messages& messages, bool continue_last,
-                                   bool generation) const;
-    Result<Prompt> run_guarded(const Messages& messages, bool thinking, bool generation) const;
-    Result<Prompt> run_template(const Messages& messages, bool thinking, bool generation) const;
+    Result<Prompt> render_turns(const std::vector<Turn>& turns, const How& how) const;
+    Result<Prompt> render_messages(const Messages& messages, const How& how) const;
+    Result<Prompt> run_guarded(const Messages& messages, const How& how) const;
+    Result<Prompt> run_template(const Messages& messages, const How& how) const;
 
     std::unique_ptr<Template> template_;
     std::unique_ptr<SpecialTokens> specials_;

@@ -34,7 +34,8 @@ struct CacheMark {
 };
 
 struct Sequence {
-    Sequence(RequestPtr r, StreamPtr s, std::vector<std::int32_t> t, const SamplerParams& params)
+    Sequence(RequestPtr r, StreamPtr s, std::vector<std::int32_t> t, const SamplerParams& params,
+             OutputText&& o)
         : request(std::move(r)),
           stream(std::move(s)),
           tokens(std::move(t)),
@@ -42,7 +43,7 @@ struct Sequence {
           priority(request->priority),
           lane(request->lane),
           sampler(params),
-          output(request->stop_sequences, request->stop_rule) {}
+          output(std::move(o)) {}
 
     RequestPtr request;
     StreamPtr stream;

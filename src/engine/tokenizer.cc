@@ -1,6 +1,7 @@
 #include "engine/tokenizer.h"
 
 #include <llama.h>
+#include <xxhash.h>
 
 #include <algorithm>
 #include <cctype>
@@ -57,7 +58,8 @@ Tokenizer::Tokenizer(const llama_vocab* vocab) : vocab_(vocab), specials_(vocab)
     if (!words_end_at_spaces_) log_debug("engine", "the vocabulary has tokens of several words");
 }
 
-std::vector<std::int32_t> Tokenizer::encode(const Prompt& prompt) const {
+std::vector<std::int32_t> Tokenizer::encode(const Prompt& prompt, const StopFlag& stop,
+                                            Seen* seen) const {
     std::vector<std::int32_t> out;
     if (llama_vocab_get_add_bos(vocab_) && llama_vocab_bos(vocab_) != LLAMA_TOKEN_NULL)
         out.push_back(llama_vocab_bos(vocab_));
@@ -79,7 +81,7 @@ std::vector<std::int32_t> Tokenizer::encode(const Prompt& prompt) const {
             if (specials_.strips_left(match.token))
                 while (!text.empty() && std::isspace(static_cast<unsigned char>(text.back())) != 0)
                     text.pop_back();
-            encode_plain(text, out);
+            encode_plain(text, stop, seen, out);
             text.clear();
             out.push_back(match.token);
             strip = specials_.strips_right(match.token);
@@ -87,15 +89,26 @@ std::vector<std::int32_t> Tokenizer::encode(const Prompt& prompt) const {
         }
         add(std::string_view(span.text).substr(at));
     }
-    encode_plain(text, out);
+    encode_plain(text, stop, seen, out);
     return out;
 }
 
-void Tokenizer::encode_plain(std::string_view text, std::vector<std::int32_t>& out) const {
+void Tokenizer::encode_plain(std::string_view text, const StopFlag& stop, Seen* seen,
+                             std::vector<std::int32_t>& out) const {
     bool continues = false;
-    while (!text.empty()) {
+    while (!text.empty() && !stopped(stop)) {
         const std::size_t length = cut(text);
-        encode_piece(text.substr(0, length), continues, out);
+        const std::string_view piece = text.substr(0, length);
+        if (seen == nullptr) {
+            const std::vector<std::int32_t> tokens = encode_piece(piece, continues);
+            out.insert(out.end(), tokens.begin(), tokens.end());
+        } else {
+            const XXH128_hash_t hash =
+                XXH3_128bits_withSeed(piece.data(), piece.size(), continues ? 1 : 0);
+            const auto [known, fresh] = seen->pieces.try_emplace({hash.low64, hash.high64});
+            if (fresh) known->second = encode_piece(piece, continues);
+            out.insert(out.end(), known->second.begin(), known->second.end());
+        }
         text.remove_prefix(length);
         continues = true;
     }
@@ -111,25 +124,17 @@ std::size_t Tokenizer::cut(std::string_view text) const {
     return at;
 }
 
-void Tokenizer::encode_piece(std::string_view text, bool continues,
-                             std::vector<std::int32_t>& out) const {
-    std::vector<std::int32_t> tokens;
-    if (!continues || !adds_space_) {
-        tokens = plain(vocab_, text);
-    } else if (text.front() == ' ') {
-        tokens = plain(vocab_, text.substr(1));  // the tokenizer puts its space there itself
-    } else {
-        // In the middle of a run that space must not appear: give it a newline to hold on to.
-        tokens = plain(vocab_, std::string("\n").append(text));
-        if (tokens.size() >= newline_.size() &&
-            std::equal(newline_.begin(), newline_.end(), tokens.begin())) {
-            tokens.erase(tokens.begin(),
-                         tokens.begin() + static_cast<std::ptrdiff_t>(newline_.size()));
-        } else {
-            tokens = plain(vocab_, text);
-        }
-    }
-    out.insert(out.end(), tokens.begin(), tokens.end());
+std::vector<std::int32_t> Tokenizer::encode_piece(std::string_view text, bool continues) const {
+    if (!continues || !adds_space_) return plain(vocab_, text);
+    // The tokenizer puts its space there itself.
+    if (text.front() == ' ') return plain(vocab_, text.substr(1));
+    // In the middle of a run that space must not appear: give it a newline to hold on to.
+    std::vector<std::int32_t> tokens = plain(vocab_, std::string("\n").append(text));
+    if (tokens.size() < newline_.size() ||
+        !std::equal(newline_.begin(), newline_.end(), tokens.begin()))
+        return plain(vocab_, text);
+    tokens.erase(tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(newline_.size()));
+    return tokens;
 }
 
 }  // namespace zerohop::engine

@@ -22,10 +22,13 @@
 // Immutable once made; encode() from any thread with at least kStackBytes of stack.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
+#include "base/stop_flag.h"
 #include "engine/prompt.h"
 #include "engine/special_tokens.h"
 
@@ -40,14 +43,26 @@ class Tokenizer {
 
     explicit Tokenizer(const llama_vocab* vocab);
 
-    std::vector<std::int32_t> encode(const Prompt& prompt) const;
+    // Pieces that were encoded before, by their hash: prompts that begin alike cost once. Of one
+    // request: who makes two pieces collide spoils only what of that is cached.
+    struct Seen {
+        struct Hash {
+            std::size_t operator()(const std::array<std::uint64_t, 2>& h) const { return h[0]; }
+        };
+        std::unordered_map<std::array<std::uint64_t, 2>, std::vector<std::int32_t>, Hash> pieces;
+    };
+
+    // Looks at `stop` at each piece; then the result is only a part. seen: may be null.
+    std::vector<std::int32_t> encode(const Prompt& prompt, const StopFlag& stop = {},
+                                     Seen* seen = nullptr) const;
 
     // Bytes of the longest token: text of n bytes has at least n / longest tokens.
     std::size_t longest_token() const { return longest_; }
 
   private:
-    void encode_plain(std::string_view text, std::vector<std::int32_t>& out) const;
-    void encode_piece(std::string_view text, bool continues, std::vector<std::int32_t>& out) const;
+    void encode_plain(std::string_view text, const StopFlag& stop, Seen* seen,
+                      std::vector<std::int32_t>& out) const;
+    std::vector<std::int32_t> encode_piece(std::string_view text, bool continues) const;
     std::size_t cut(std::string_view text) const;
 
     const llama_vocab* vocab_;

@@ -5,138 +5,202 @@
 #include <algorithm>
 #include <exception>
 #include <iterator>
+#include <memory>
 #include <utility>
 
+#include "base/background.h"
 #include "base/check.h"
+#include "engine/too_long.h"
 
 namespace zerohop::engine {
 namespace {
 
-void refuse(Stream& stream, Code code, std::string detail) {
+std::unexpected<Error> refused(Code code, std::string detail) {
     Error error{.code = code, .detail = std::move(detail), .origin = "engine"};
     if (code == Code::kOverloaded) error.retry_after_ms = 1000;
-    (void)stream.try_push(Failed{std::move(error)});
+    return std::unexpected(std::move(error));
+}
+
+void refuse(Stream& stream, Code code, std::string detail) {
+    (void)stream.try_push(Failed{refused(code, std::move(detail)).error()});
+}
+
+std::unexpected<Error> too_long(std::string_view least, std::size_t tokens, std::size_t context) {
+    return refused(Code::kInvalidRequest, too_long_text(least, tokens, context));
+}
+
+std::size_t bytes_of(const Request& request) {
+    std::size_t bytes = 0;
+    for (const Turn& turn : request.turns)
+        for (const std::string& part : turn.parts) bytes += part.size() + kBetweenParts.size();
+    return bytes;
 }
 
 }  // namespace
 
 TokenizerPool::TokenizerPool(const PromptRenderer& renderer, const Tokenizer& tokenizer,
                              const Limits& limits, OnReady on_ready)
-    : renderer_(renderer), tokenizer_(tokenizer), limits_(limits), on_ready_(std::move(on_ready)) {
+    : renderer_(renderer),
+      tokenizer_(tokenizer),
+      limits_(limits),
+      on_ready_(std::move(on_ready)),
+      small_(static_cast<std::size_t>(std::max(limits.queue, 1))),
+      large_(static_cast<std::size_t>(std::max(limits.queue, 1))) {
+    start(small_, std::max(limits_.threads, 1), false);
+    start(large_, 1, true);
+}
+
+void TokenizerPool::start(Side& side, std::int32_t threads, bool background) {
+    struct Main {
+        TokenizerPool& pool;
+        Side& side;
+        bool background;
+    };
     pthread_attr_t attributes;
     pthread_attr_init(&attributes);
     pthread_attr_setstacksize(&attributes, Tokenizer::kStackBytes);
-    for (std::int32_t i = 0; i < std::max(limits_.threads, 1); ++i) {
+    std::int32_t started = 0;
+    for (std::int32_t i = 0; i < threads; ++i) {
+        auto main = std::make_unique<Main>(Main{*this, side, background});
+        const auto entry = [](void* arg) -> void* {
+            const std::unique_ptr<Main> mine(static_cast<Main*>(arg));
+            if (mine->background) give_way_to_others();
+            mine->pool.run(mine->side);
+            return nullptr;
+        };
         pthread_t thread{};
-        if (pthread_create(&thread, &attributes, &TokenizerPool::thread_main, this) == 0)
-            threads_.push_back(thread);
+        if (pthread_create(&thread, &attributes, entry, main.get()) != 0) continue;
+        (void)main.release();  // the thread's now
+        threads_.push_back(thread);
+        ++started;
     }
     pthread_attr_destroy(&attributes);
-    ZH_CHECK(!threads_.empty());
+    ZH_CHECK(started > 0);
 }
 
 TokenizerPool::~TokenizerPool() { stop(); }
 
-void* TokenizerPool::thread_main(void* self) {
-    static_cast<TokenizerPool*>(self)->run();
-    return nullptr;
-}
-
 void TokenizerPool::submit(RequestPtr request, StreamPtr stream) {
-    bool full = false;
+    const bool large = request->turns.size() > kLargeTurns || bytes_of(*request) > kLargeBytes;
+    const std::string model = request->model;
+    const std::string workspace = request->principal.workspace;
+    Side& side = large ? large_ : small_;
+    Job job{.request = std::move(request), .stream = std::move(stream), .large = large};
     {
         const std::lock_guard lock(mutex_);
-        full = queue_.size() >= static_cast<std::size_t>(std::max(limits_.queue, 1));
-        if (!full && !stopping_) {
-            queue_.push_back({std::move(request), std::move(stream)});
-            wake_.notify_one();
-            return;
-        }
+        if (!stopping_ && side.queue.push(workspace, std::move(job))) return side.wake.notify_one();
     }
-    if (full)
-        return refuse(*stream, Code::kOverloaded,
-                      fmt::format("overloaded: too many requests of model \"{}\" wait to be "
-                                  "tokenized; try again in 1 s",
-                                  request->model));
-    refuse(*stream, Code::kUnavailable, "shutting down");
+    if (stopping_) return refuse(*job.stream, Code::kUnavailable, "shutting down");
+    refuse(*job.stream, Code::kOverloaded,
+           fmt::format("overloaded: too many requests of model \"{}\" wait to be tokenized; try "
+                       "again in 1 s",
+                       model));
 }
 
 void TokenizerPool::stop() {
-    std::deque<Job> left;
+    std::vector<Job> left;
     {
         const std::lock_guard lock(mutex_);
         stopping_ = true;
-        left.swap(queue_);
+        for (Side* side : {&small_, &large_})
+            while (!side->queue.empty()) left.push_back(side->queue.pop());
     }
-    wake_.notify_all();
+    small_.wake.notify_all();
+    large_.wake.notify_all();
     for (const Job& job : left) refuse(*job.stream, Code::kUnavailable, "shutting down");
     for (const pthread_t thread : std::exchange(threads_, {})) pthread_join(thread, nullptr);
 }
 
-void TokenizerPool::run() {
+void TokenizerPool::run(Side& side) {
     while (true) {
-        Job job;
-        {
-            std::unique_lock lock(mutex_);
-            wake_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
-            if (stopping_) return;
-            job = std::move(queue_.front());
-            queue_.pop_front();
-        }
+        std::unique_lock lock(mutex_);
+        side.wake.wait(lock, [&] { return stopping_ || !side.queue.empty(); });
+        if (stopping_) return;
+        Job job = side.queue.pop();
+        lock.unlock();
         work(std::move(job));
     }
 }
 
+bool TokenizerPool::give_up(const Job& job) const {
+    const MonoNs deadline = job.request->deadline_ns;
+    return stopping_.load(std::memory_order_relaxed) ||
+           job.stream->cancelled() != CancelReason::kNone ||
+           (deadline != 0 && mono_now() >= deadline);
+}
+
 void TokenizerPool::work(Job&& job) {
     Stream& stream = *job.stream;
-    if (const CancelReason why = stream.cancelled(); why != CancelReason::kNone) {
-        if (why == CancelReason::kDeadline) refuse(stream, Code::kTimeout, "deadline exceeded");
-        if (why == CancelReason::kShutdown) refuse(stream, Code::kUnavailable, "shutting down");
-        return;
-    }
-    if (job.request->deadline_ns != 0 && mono_now() >= job.request->deadline_ns)
-        return refuse(stream, Code::kTimeout, "deadline exceeded");
-    const auto context = static_cast<std::size_t>(limits_.context_tokens);
-    const auto too_long = [&](std::string_view least, std::size_t tokens) {
-        refuse(stream, Code::kInvalidRequest,
-               fmt::format("prompt is {}{} tokens, the model's context is {}", least, tokens,
-                           context));
-    };
-    // What cannot fit is refused before any work is put into it.
-    std::size_t bytes = 0;
-    for (const Turn& turn : job.request->turns)
-        for (const std::string& part : turn.parts) bytes += part.size();
-    if (const std::size_t least = bytes / tokenizer_.longest_token(); least >= context)
-        return too_long("at least ", least);
-
-    PreparedRequest ready;
-    try {
-        const Result<Prompt> prompt =
-            renderer_.render(job.request->turns, job.request->continue_last);
-        if (!prompt) {
-            (void)stream.try_push(Failed{prompt.error()});
-            return;
+    const StopFlag stop = [this, &job] { return give_up(job); };
+    Result<PreparedRequest> ready = refused(Code::kCancelled, "cancelled");
+    if (!stop()) {
+        try {
+            ready = prepare(job, stop);
+        } catch (const std::exception& e) {
+            ready = refused(Code::kInternal, fmt::format("tokenizing failed: {}", e.what()));
         }
-        ready.tokens = tokenizer_.encode(*prompt);
-        ready.request = job.request;
-        if (job.request->work == Work::kGenerate) mark(ready);
-    } catch (const std::exception& e) {
-        return refuse(stream, Code::kInternal, fmt::format("tokenizing failed: {}", e.what()));
     }
-    if (ready.tokens.size() >= context) return too_long("", ready.tokens.size());
+    if (stop()) {  // whatever came of it
+        const CancelReason why = stream.cancelled();
+        if (stopping_ || why == CancelReason::kShutdown)
+            return refuse(stream, Code::kUnavailable, "shutting down");
+        if (why == CancelReason::kDisconnect) return;
+        return refuse(stream, Code::kTimeout, "deadline exceeded");
+    }
+    if (!ready) return (void)stream.try_push(Failed{std::move(ready.error())});
+    drop_turns(*job.request);
+    const bool counted = job.request->work == Work::kCount;
+    if (!counted) stream.set_queued(true);  // until something is computed for it
+    (void)stream.try_push(Prepared{static_cast<std::int32_t>(ready->tokens.size())});
+    if (counted) return;
+    ready->request = std::move(job.request);
+    ready->stream = std::move(job.stream);
+    ready->ready_ns = mono_now();
+    on_ready_(std::move(*ready));
+}
+
+// What cannot fit is refused before any work is put into it: no template makes less than a token of
+// a turn.
+Status TokenizerPool::check_size(const Request& request, std::size_t bytes) const {
+    if (request.work == Work::kCount) return {};
+    const auto context = static_cast<std::size_t>(limits_.context_tokens);
+    const std::size_t least = std::max(request.turns.size(), bytes / tokenizer_.longest_token());
+    if (least >= context) return too_long("at least ", least, context);
+    return {};
+}
+
+Result<PreparedRequest> TokenizerPool::prepare(const Job& job, const StopFlag& stop) const {
+    const Request& request = *job.request;
+    const std::size_t bytes = bytes_of(request);
+    if (Status fits = check_size(request, bytes); !fits) return std::unexpected(fits.error());
+    MemoryCharge copies = request.memory ? request.memory->for_a_moment() : MemoryCharge();
+    if (job.large && !copies.resize(kCopies * bytes))
+        return refused(Code::kOverloaded,
+                       "overloaded: the prompts being read fill their memory; try again in 1 s");
+    PreparedRequest ready;
+    ready.request = job.request;
+    Tokenizer::Seen seen;
+    Tokenizer::Seen* const keep = request.breakpoints.empty() ? nullptr : &seen;
+    {
+        const Result<Prompt> prompt = renderer_.render(request.turns, request.continue_last, stop);
+        if (!prompt) return std::unexpected(prompt.error());
+        ready.tokens = tokenizer_.encode(*prompt, stop, keep);
+    }
+    if (stop()) return refused(Code::kCancelled, "cancelled");
     if (ready.tokens.empty())
-        return refuse(stream, Code::kInvalidRequest, "messages: the prompt is empty");
-    stream.set_queued(true);  // until something is computed for it
-    (void)stream.try_push(Prepared{static_cast<std::int32_t>(ready.tokens.size())});
-    if (job.request->work == Work::kCount) return;
-    ready.stream = std::move(job.stream);
-    ready.ready_ns = mono_now();
-    on_ready_(std::move(ready));
+        return refused(Code::kInvalidRequest, "messages: the prompt is empty");
+    if (request.work == Work::kCount) return ready;
+    const auto context = static_cast<std::size_t>(limits_.context_tokens);
+    if (ready.tokens.size() >= context) return too_long("", ready.tokens.size(), context);
+    mark(ready, stop, seen);
+    ready.output = OutputText(request.stop_sequences, request.stop_rule);
+    return ready;
 }
 
 // A breakpoint lies where the prompt stops being what the conversation up to there would give: that
 // holds for any template, however it frames its turns.
-void TokenizerPool::mark(PreparedRequest& ready) const {
+void TokenizerPool::mark(PreparedRequest& ready, const StopFlag& stop,
+                         Tokenizer::Seen& seen) const {
     const Request& request = *ready.request;
     for (const CacheBreakpoint& point : request.breakpoints) {
         std::vector<Turn> turns(
@@ -146,9 +210,9 @@ void TokenizerPool::mark(PreparedRequest& ready) const {
         if (turns.empty()) continue;
         std::vector<std::string>& parts = turns.back().parts;
         parts.resize(std::min<std::size_t>(parts.size(), point.part + 1));
-        const Result<Prompt> prompt = renderer_.render_beginning(turns);
+        const Result<Prompt> prompt = renderer_.render_beginning(turns, stop);
         if (!prompt) continue;
-        const std::vector<std::int32_t> tokens = tokenizer_.encode(*prompt);
+        const std::vector<std::int32_t> tokens = tokenizer_.encode(*prompt, stop, &seen);
         const auto [differs, unused] = std::ranges::mismatch(ready.tokens, tokens);
         const auto same = static_cast<std::int32_t>(differs - ready.tokens.begin());
         if (same > 0) ready.marks.push_back({.tokens = same, .ttl_ns = point.ttl_ns});
