@@ -8,32 +8,51 @@
 namespace zerohop::api {
 namespace {
 
-bool is_volatile(std::string_view line, std::span<const std::string> prefixes) {
-    return std::ranges::any_of(prefixes, [&](const std::string& prefix) {
-        return !prefix.empty() && line.starts_with(prefix);
+// Bytes at the beginning of `line` (without its end) that mean nothing to a model: all of it,
+// unless it is a list of attributes ("name=value;" …) behind which something else was joined on.
+std::size_t volatile_part(std::string_view line, std::span<const std::string> prefixes) {
+    const auto prefix = std::ranges::find_if(prefixes, [&](const std::string& candidate) {
+        return !candidate.empty() && line.starts_with(candidate);
     });
-}
-
-std::uint32_t count_lines(std::string_view text, std::span<const std::string> prefixes) {
-    std::uint32_t count = 0;
-    for (;;) {
-        count += is_volatile(text, prefixes) ? 1U : 0U;
-        const std::size_t end = text.find('\n');
-        if (end == std::string_view::npos) return count;
-        text.remove_prefix(end + 1);
+    if (prefix == prefixes.end()) return 0;
+    constexpr std::string_view kSpace = " \t";
+    std::size_t own = prefix->size();
+    for (bool first = true;; first = false) {
+        const std::size_t begin = std::min(line.find_first_not_of(kSpace, own), line.size());
+        const std::size_t end = std::min(line.find_first_of("; \t", begin), line.size());
+        const bool attribute = line.substr(begin, end - begin).find('=') != std::string_view::npos;
+        const bool closed = end < line.size() && line[end] == ';';
+        if (end == line.size() && attribute) return line.size();
+        if (!closed || (!attribute && !first))
+            return first || begin == line.size() ? line.size() : own;
+        own = end + 1;
     }
 }
 
-std::string without_lines(std::string_view text, std::span<const std::string> prefixes) {
+// What is left of `text`; counts the lines that lost their beginning or all.
+std::string without_lines(std::string_view text, std::span<const std::string> prefixes,
+                          std::uint32_t& dropped) {
     std::string out;
-    out.reserve(text.size());
     while (!text.empty()) {
-        const std::size_t end = text.find('\n');
-        const std::string_view line = text.substr(0, end == text.npos ? end : end + 1);
-        if (!is_volatile(line, prefixes)) out += line;
-        text.remove_prefix(line.size());
+        const std::string_view line = text.substr(0, text.find('\n'));
+        const std::string_view whole =
+            text.substr(0, line.size() + 1);  // with its end, if it has one
+        const std::size_t part = volatile_part(line, prefixes);
+        if (part < line.size() || part == 0) out += whole.substr(part);
+        dropped += part > 0 ? 1U : 0U;
+        text.remove_prefix(whole.size());
     }
     return out;
+}
+
+// Whether without_lines() would change it.
+bool has_lines(std::string_view text, std::span<const std::string> prefixes) {
+    for (;;) {
+        if (volatile_part(text.substr(0, text.find('\n')), prefixes) > 0) return true;
+        const std::size_t end = text.find('\n');
+        if (end == std::string_view::npos) return false;
+        text.remove_prefix(end + 1);
+    }
 }
 
 Role role_of(skeleton::Role role) {
@@ -60,12 +79,13 @@ void place_breakpoint(const std::vector<Turn>& turns, MonoNs ttl_ns,
 }
 
 std::uint32_t drop_lines(Request& request, std::span<const std::string> prefixes) {
+    const auto to_change = [&](const Turn& turn) {
+        return turn.role == Role::kSystem &&
+               std::ranges::any_of(
+                   turn.parts, [&](const std::string& part) { return has_lines(part, prefixes); });
+    };
+    if (prefixes.empty() || std::ranges::none_of(request.turns, to_change)) return 0;
     std::uint32_t dropped = 0;
-    if (!prefixes.empty())
-        for (const Turn& turn : request.turns)
-            if (turn.role == Role::kSystem)
-                for (const std::string& part : turn.parts) dropped += count_lines(part, prefixes);
-    if (dropped == 0) return 0;
 
     // Built anew in order, so that every breakpoint finds its place among what is left.
     std::vector<Turn> turns;
@@ -75,8 +95,9 @@ std::uint32_t drop_lines(Request& request, std::span<const std::string> prefixes
         Turn& turn = request.turns[t];
         bool opened = false;
         for (std::size_t p = 0; p < turn.parts.size(); ++p) {
-            std::string text = turn.role == Role::kSystem ? without_lines(turn.parts[p], prefixes)
-                                                          : std::move(turn.parts[p]);
+            std::string text = turn.role == Role::kSystem
+                                   ? without_lines(turn.parts[p], prefixes, dropped)
+                                   : std::move(turn.parts[p]);
             if (!text.empty()) {
                 // A turn that vanished may have stood between two of one role.
                 if (!opened && (turns.empty() || turns.back().role != turn.role))

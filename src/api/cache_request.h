@@ -24,8 +24,9 @@ inline constexpr MonoNs kLongTtl = 3'600 * kNsPerSec;  // "1h"
 void place_breakpoint(const std::vector<Turn>& turns, MonoNs ttl_ns,
                       std::vector<CacheBreakpoint>& out);
 
-// Drops the lines of system turns that begin with one of `prefixes`, their line ends included. What
-// is emptied vanishes, its breakpoint moves to the text before it. Returns how many lines went.
+// Drops the lines of system turns that begin with one of `prefixes`, their line ends included; of a
+// list of attributes ("PREFIX name=value; name=value;") with more joined on, only the list. What is
+// emptied vanishes, its breakpoint moves to the text before it. Returns how many lines changed.
 std::uint32_t drop_lines(Request& request, std::span<const std::string> prefixes);
 
 // Appends the turns of tagged text (<system>, <user>, <assistant>; text outside of them is the

@@ -35,6 +35,16 @@ TEST(DropLines, TakesWholeLinesOfSystemTurnsOnly) {
         {" " + header, " " + header, 0},
         {"X-Anthropic-Billing-Header: 1\nb", "X-Anthropic-Billing-Header: 1\nb", 0},
         {"\n\n", "\n\n", 0},
+        // A proxy joined the next block on: only the header's own part goes.
+        {header + ";You are a pirate.", "You are a pirate.", 1},
+        {"x-anthropic-billing-header: a=1; b=2; cch=a5145;You are a pirate.\nb",
+         "You are a pirate.\nb", 1},
+        {"x-anthropic-billing-header: a=1; cch=a5145; You are = a pirate; yes",
+         " You are = a pirate; yes", 1},
+        {"x-anthropic-billing-header: a=1; cch=a5145;\nb", "b", 1},
+        {"x-anthropic-billing-header: a=1; cch=a5145; \nb", "b", 1},
+        {"x-anthropic-billing-header: a=1; cch=a5145\nb", "b", 1},
+        {"x-anthropic-billing-header:\nb", "b", 1},
     };
     for (const auto& [before, after, count] : rows) {
         Request request;
