@@ -751,7 +751,9 @@ TEST_F(Decider, TokenWishesThatCannotBe) {
     EXPECT_EQ(code(R"({"model_scope":["big"]})"), Code::kPermission);
     EXPECT_EQ(code(R"({"model_scope":["nope"]})"), Code::kNotFound);
     for (const char* bad :
-         {"x", "[]", "7", "{", R"({"model_scope":[]})", R"({"model_scope":"small"})",
+         {"x", "[]", "7", "{", R"({"model_scope":[]})",
+          R"({"model_scope":["small"],"model_scope":["*"]})",
+          R"({"rate_limit_quota":{"requests":1,"requests":9}})", R"({"model_scope":"small"})",
           R"({"model_scope":[1]})", R"({"region_hint":"mars"})", R"({"region_hint":1})",
           R"({"rate_limit_quota":1})", R"({"rate_limit_quota":{"requests":0}})",
           R"({"rate_limit_quota":{"requests":-1}})", R"({"rate_limit_quota":{"requests":1.5}})",

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <vector>
 
 namespace zerohop::admit {
 namespace {
@@ -71,6 +73,21 @@ Status read_member(const std::string& name, const Json& value, TokenWish& out) {
     return {};
 }
 
+// Notes the first name that one object has twice: the parser keeps the last, a reader may mean the
+// first. Names of the objects that are open, outermost first.
+Json::parser_callback_t repeated_members(std::string& found) {
+    return [&found, open = std::vector<std::set<std::string>>()](int, Json::parse_event_t event,
+                                                                 Json& value) mutable {
+        if (event == Json::parse_event_t::object_start) open.emplace_back();
+        if (event == Json::parse_event_t::object_end) open.pop_back();
+        if (event == Json::parse_event_t::key) {
+            const auto& name = value.get_ref<const std::string&>();
+            if (!open.back().insert(name).second && found.empty()) found = shown(name);
+        }
+        return true;
+    };
+}
+
 // 0 is "no limit": the tighter of two.
 std::int64_t tighter(std::int64_t key, std::int64_t wanted) {
     if (key == 0) return wanted;
@@ -126,8 +143,10 @@ Result<TokenWish> parse_token_wish(std::string_view body) {
     // The parser recurses: a body of brackets must not reach its depth.
     if (std::count_if(body.begin(), body.end(), [](char c) { return c == '[' || c == '{'; }) > 64)
         return invalid("the body is nested too deeply");
-    const Json doc = Json::parse(body, nullptr, false);
+    std::string repeated;
+    const Json doc = Json::parse(body, repeated_members(repeated), false);
     if (doc.is_discarded() || !doc.is_object()) return invalid("the body is not a JSON object");
+    if (!repeated.empty()) return invalid(repeated + ": given twice");
     for (const auto& [name, value] : doc.items()) {
         if (value.is_null()) continue;
         if (Status s = read_member(name, value, wish); !s) return std::unexpected(s.error());
