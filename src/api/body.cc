@@ -28,22 +28,8 @@ Error body_too_large(std::int64_t cap_bytes) {
 
 Error bodies_full() {
     return Error{.code = Code::kOverloaded,
-                 .detail = "the request bodies being received fill their memory; try again",
+                 .detail = "the requests being received and waiting fill their memory; try again",
                  .origin = "api"};
-}
-
-bool BodyBudget::take(std::size_t slot, std::size_t bytes) {
-    const auto more = static_cast<std::int64_t>(bytes);
-    const bool fits = used_.fetch_add(more, std::memory_order_relaxed) + more <= cap_;
-    const bool own = slots_[slot].fetch_add(more, std::memory_order_relaxed) + more <= share_;
-    if (fits && own) return true;
-    give_back(slot, bytes);
-    return false;
-}
-
-void BodyBudget::give_back(std::size_t slot, std::size_t bytes) {
-    used_.fetch_sub(static_cast<std::int64_t>(bytes), std::memory_order_relaxed);
-    slots_[slot].fetch_sub(static_cast<std::int64_t>(bytes), std::memory_order_relaxed);
 }
 
 Status Body::set_encoding(std::string_view content_encoding) {
@@ -102,11 +88,10 @@ Status Body::grow(std::size_t needed) {
     if (needed <= expected)
         wanted = std::min(std::max(wanted, std::min(expected, kExpectedAtOnce)), expected);
     wanted = std::max(needed, std::min(wanted, cap_));
-    if (budget_ != nullptr && !budget_->take(slot_, wanted - capacity_))
-        return std::unexpected(bodies_full());
+    if (!charge_.resize(wanted)) return std::unexpected(bodies_full());
     char* grown = static_cast<char*>(std::realloc(data_.get(), wanted + kPadding));
     if (grown == nullptr) {
-        if (budget_ != nullptr) budget_->give_back(slot_, wanted - capacity_);
+        (void)charge_.resize(capacity_);
         return fail(Code::kOverloaded, "api", "out of memory for the request body; try again");
     }
     data_.release();
@@ -123,7 +108,7 @@ std::string_view Body::bytes() {
 
 void Body::clear() {
     data_.reset();
-    if (budget_ != nullptr) budget_->give_back(slot_, capacity_);
+    (void)charge_.resize(0);
     size_ = capacity_ = 0;
     gunzip_.reset();
 }

@@ -52,6 +52,17 @@ Status dropped_block(object block, const Path& path, bool redacted) {
     return {};
 }
 
+// Its index; 0 without any.
+std::size_t last_user_message(simdjson::dom::array list) {
+    std::size_t last = 0, i = 0;
+    for (const Json item : list) {
+        std::string_view role;
+        if (item["role"].get_string().get(role) == simdjson::SUCCESS && role == "user") last = i;
+        ++i;
+    }
+    return last;
+}
+
 }  // namespace
 
 Status ContentParser::cache_control(const Field& field, const Path& owner) {
@@ -63,7 +74,8 @@ Status ContentParser::cache_control(const Field& field, const Path& owner) {
     constexpr std::string_view kTypes[] = {"ephemeral"};
     constexpr std::string_view kTtls[] = {"5m", "1h"};
     Field fields[2];
-    if (auto ok = read_fields(*value, path, kNames, fields); !ok) return ok;
+    // A hint: what else clients tell in it (scope …) means nothing here.
+    if (auto ok = read_fields(*value, path, kNames, fields, Unknown::kIgnored); !ok) return ok;
     if (!fields[0]) return bad_field(Path(path, "type"), "field required");
     if (auto type = want_one_of(*fields[0], Path(path, "type"), kTypes); !type)
         return std::unexpected(type.error());
@@ -169,20 +181,44 @@ Status ContentParser::system(Json value, const Path& path) {
     return content(value, path, Role::kSystem);
 }
 
-Status ContentParser::message(Json value, const Path& path, std::size_t first_turn) {
+// How long a system message stays in front of the model: with "next_user_message" it is gone once a
+// user message follows it.
+Result<bool> ContentParser::is_cleared(const Field& clear_at, const Path& owner,
+                                       bool user_follows) {
+    if (!present(clear_at)) return false;
+    constexpr std::string_view kTimes[] = {"never", "next_user_message"};
+    const auto when = want_one_of(*clear_at, Path(owner, "clear_at"), kTimes);
+    if (!when) return std::unexpected(when.error());
+    return *when == "next_user_message" && user_follows;
+}
+
+Status ContentParser::message(Json value, const Path& path, std::size_t first_turn,
+                              bool user_follows) {
     const auto message = want_object(value, path);
     if (!message) return std::unexpected(message.error());
-    constexpr std::string_view kNames[] = {"role", "content"};
+    constexpr std::string_view kNames[] = {"role", "content", "output_config", "clear_at"};
     constexpr std::string_view kRoles[] = {"user", "assistant", "system"};
-    Field fields[2];
+    Field fields[4];
     if (auto ok = read_fields(*message, path, kNames, fields); !ok) return ok;
+    // A system message may be there for its output_config alone: how much effort, a hint.
+    const bool has_config = present(fields[2]);
     for (std::size_t i = 0; i < 2; ++i)
-        if (!fields[i]) return bad_field(Path(path, kNames[i]), "field required");
+        if (!fields[i] && !(i == 1 && has_config))
+            return bad_field(Path(path, kNames[i]), "field required");
     const auto name = want_one_of(*fields[0], Path(path, "role"), kRoles);
     if (!name) return std::unexpected(name.error());
     const Role role = *name == "user"        ? Role::kUser
                       : *name == "assistant" ? Role::kAssistant
                                              : Role::kSystem;
+    for (std::size_t i = 2; i < 4; ++i)
+        if (fields[i] && role != Role::kSystem)
+            return bad_field(Path(path, kNames[i]), "only on system messages");
+    if (has_config)
+        if (auto config = want_object(*fields[2], Path(path, kNames[2])); !config)
+            return std::unexpected(config.error());
+    const auto cleared = is_cleared(fields[3], path, user_follows);
+    if (!cleared) return std::unexpected(cleared.error());
+    if (*cleared || !fields[1]) return {};
     if (turns_.size() == first_turn || turns_.back().role != role)
         turns_.push_back({.role = role, .parts = {}});
     return content(*fields[1], Path(path, "content"), role);
@@ -192,16 +228,18 @@ Status ContentParser::messages(Json value, const Path& path) {
     const auto list = want_array(value, path);
     if (!list) return std::unexpected(list.error());
     const std::size_t first_turn = turns_.size();
+    const std::size_t last_user = last_user_message(*list);
     std::size_t i = 0;
     for (const Json item : *list) {
         if (i == kMaxMessages)
             return bad_field(path, fmt::format("at most {} messages", kMaxMessages));
         const Path at(path, i++);
-        if (auto ok = message(item, at, first_turn); !ok) return ok;
-        if (i == 1 && turns_.back().role != Role::kUser)
+        if (auto ok = message(item, at, first_turn, i <= last_user); !ok) return ok;
+        const bool user = turns_.size() > first_turn && turns_.back().role == Role::kUser;
+        if (i == 1 && !user)
             return bad_field(
                 Path(at, "role"),
-                turns_.back().role == Role::kSystem
+                turns_.size() == first_turn || turns_.back().role == Role::kSystem
                     ? "the first message must be from 'user'; text for the system goes "
                       "into the top-level 'system' field"
                     : "the first message must be from 'user'");

@@ -2,7 +2,7 @@
 // §3.4).
 //
 // Internal to api. One ContentParser per request; it places cache breakpoints across system and
-// messages, so call it in prompt order: system first. Threads: the exchange's I/O thread.
+// messages, so call it in prompt order: system first. Threads: any, one per parser.
 // Fails with kInvalidRequest naming the field; linear in the size of the document.
 #pragma once
 
@@ -36,7 +36,9 @@ class ContentParser {
 
   private:
     // The content of turns_.back().
-    Status message(Json value, const Path& path, std::size_t first_turn);
+    // user_follows: some later message is the user's.
+    Status message(Json value, const Path& path, std::size_t first_turn, bool user_follows);
+    static Result<bool> is_cleared(const Field& clear_at, const Path& owner, bool user_follows);
     Status content(Json value, const Path& path, Role role);
     Status block(Json value, const Path& path, Role role);
     Status text_block(simdjson::dom::object object, const Path& path, Role role);

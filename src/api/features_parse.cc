@@ -91,13 +91,12 @@ Status check_thinking(Json value, const Path& path, std::optional<std::int64_t> 
                       std::string_view model) {
     constexpr std::string_view kMembers[] = {"type", "budget_tokens", "display"};
     constexpr std::string_view kTypes[] = {"disabled", "enabled", "adaptive", "between_tools"};
-    constexpr std::string_view kDisplays[] = {"summarized", "omitted"};
     Field member[3];
     if (auto ok = typed_members_of(value, path, kMembers, member); !ok) return ok;
     const auto type = want_one_of(*member[0], Path(path, "type"), kTypes);
     if (!type) return std::unexpected(type.error());
     if (present(member[2]))
-        if (auto display = want_one_of(*member[2], Path(path, "display"), kDisplays); !display)
+        if (auto display = want_string(*member[2], Path(path, "display")); !display)
             return std::unexpected(display.error());
     if (*type == "enabled") return check_budget(member[1], path, max_tokens, model);
     if (member[1]) return bad_field(Path(path, "budget_tokens"), "only with type 'enabled'");
@@ -109,14 +108,17 @@ Status check_thinking(Json value, const Path& path, std::optional<std::int64_t> 
 Status check_output_config(const Field& config, const Field& format_alias, const Path& root) {
     const Path path(root, "output_config");
     const Path alias_path(root, "output_format");
-    Field member[2];
+    Field member[3];
     if (present(config)) {
-        constexpr std::string_view kMembers[] = {"effort", "format"};
+        constexpr std::string_view kMembers[] = {"effort", "format", "task_budget"};
         constexpr std::string_view kEfforts[] = {"low", "medium", "high", "xhigh", "max"};
         if (auto ok = members_of(*config, path, kMembers, member); !ok) return ok;
         if (present(member[0]))
             if (auto effort = want_one_of(*member[0], Path(path, "effort"), kEfforts); !effort)
                 return std::unexpected(effort.error());
+        if (present(member[2]))  // advice to the model about its whole session
+            if (auto budget = want_object(*member[2], Path(path, "task_budget")); !budget)
+                return std::unexpected(budget.error());
     }
     if (present(member[1]) && present(format_alias))
         return bad_field(alias_path, "give either output_format or output_config.format, not both");

@@ -126,10 +126,11 @@ Result<std::string_view> want_one_of(Json value, const Path& path,
 }
 
 Status read_fields(simdjson::dom::object object, const Path& path,
-                   std::span<const std::string_view> names, std::span<Field> out) {
+                   std::span<const std::string_view> names, std::span<Field> out, Unknown unknown) {
     for (const auto member : object) {
         std::size_t i = 0;
         while (i < names.size() && names[i] != member.key) ++i;
+        if (i == names.size() && unknown == Unknown::kIgnored) continue;
         if (i == names.size()) return bad_field(Path(path, member.key), "unknown field");
         if (out[i].has_value()) return bad_field(Path(path, member.key), "given twice");
         out[i] = member.value;

@@ -54,10 +54,14 @@ Result<std::string_view> want_one_of(Json value, const Path& path,
 
 using Field = std::optional<Json>;
 
-// Distributes an object's members: out[i] gets the one called names[i]. Unknown and repeated names
-// are errors that name them. `null` counts as absent for the helper below, not here.
+enum class Unknown : std::uint8_t { kRefused, kIgnored };
+
+// Distributes an object's members: out[i] gets the one called names[i]. Repeated names are errors
+// that name them, and so are unknown ones, unless the object is only a hint. `null` counts as
+// absent for the helper below, not here.
 Status read_fields(simdjson::dom::object object, const Path& path,
-                   std::span<const std::string_view> names, std::span<Field> out);
+                   std::span<const std::string_view> names, std::span<Field> out,
+                   Unknown unknown = Unknown::kRefused);
 
 inline bool present(const Field& field) { return field.has_value() && !field->is_null(); }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <iterator>
 #include <utility>
 
@@ -38,19 +39,48 @@ class MessagesExchange::Wake final : public Ready {
     MessagesExchange* owner_;
 };
 
+// A large body on its way through a worker. The pointer to the exchange is used on the loop's
+// thread only; the rest is the worker's until it signals.
+class MessagesExchange::Reading final : public Ready {
+  public:
+    Reading(MessagesExchange* owner, std::unique_ptr<Body> body, ReadTerms terms)
+        : owner_(owner), body_(std::move(body)), terms_(std::move(terms)) {
+        terms_.stop = [this] { return unwanted_.load(std::memory_order_relaxed); };
+    }
+    void work() {
+        result_ = read_messages(*body_, terms_);
+        body_.reset();
+    }
+    void on_ready() override {
+        if (owner_ != nullptr) std::exchange(owner_, nullptr)->take_read(std::move(result_));
+    }
+    void detach() {
+        owner_ = nullptr;
+        unwanted_.store(true, std::memory_order_relaxed);
+    }
+
+  private:
+    MessagesExchange* owner_;
+    std::atomic<bool> unwanted_{false};
+    std::unique_ptr<Body> body_;
+    ReadTerms terms_;
+    Result<ReadMessages> result_ = fail(Code::kCancelled, "api", "cancelled");
+};
+
 MessagesExchange::MessagesExchange(const ServiceOptions& options, const Catalog& catalog,
                                    wire::Responder& responder, MessagesHead head)
     : options_(options),
       catalog_(catalog),
       responder_(responder),
       head_(std::move(head)),
-      body_(options.body_cap_bytes, head_.content_length, options.body_budget,
-            BodyBudget::slot_of(head_.principal.workspace)) {
+      body_(std::make_unique<Body>(options.body_cap_bytes, head_.content_length,
+                                   options.body_budget,
+                                   MemoryBudget::slot_of(head_.principal.workspace))) {
     if (head_.record != nullptr) {  // known even when no answer is ever begun
         head_.record->request_id = head_.answer.request_id;
         head_.record->trace_id = head_.answer.trace_id;
     }
-    if (auto ok = body_.set_encoding(head_.content_encoding); !ok) {
+    if (auto ok = body_->set_encoding(head_.content_encoding); !ok) {
         fail_with(ok.error());
         return;
     }
@@ -65,54 +95,62 @@ MessagesExchange::~MessagesExchange() { end(CancelReason::kDisconnect); }
 void MessagesExchange::on_body(std::string_view bytes) {
     if (phase_ != Phase::kCollecting) return;
     head_.admission->on_body_bytes(options_.now());
-    if (auto ok = body_.append(bytes); !ok) fail_with(ok.error());
+    if (auto ok = body_->append(bytes); !ok) fail_with(ok.error());
 }
 
 void MessagesExchange::on_body_end() {
     if (phase_ != Phase::kCollecting) return;
-    if (auto ok = body_.finish(); !ok) {
+    if (auto ok = body_->finish(); !ok) {
         fail_with(ok.error());
         return;
     }
-    Result<ParsedMessages> parsed =
-        parse_messages(body_.bytes(), ParseOptions{.version = head_.version,
-                                                   .sampling = options_.sampling_params,
-                                                   .endpoint = head_.endpoint,
-                                                   .catalog = &catalog_,
-                                                   .hinted_model = head_.admission->hinted_model(),
-                                                   .may_see = [this](std::string_view id) {
-                                                       return head_.admission->may_use(id);
-                                                   }});
-    body_.clear();
-    if (!parsed) {
-        fail_with(parsed.error());
-        return;
-    }
-    auto ok = head_.admission->check_model(parsed->model->id);
-    if (ok) ok = prepare(*parsed);
-    if (!ok) {
-        fail_with(ok.error());
-        return;
-    }
-    submit(std::move(*parsed));
+    phase_ = Phase::kReading;
+    if (body_->bytes().size() > kLargeBody && head_.workers != nullptr) return read_elsewhere();
+    ReadTerms terms = read_terms();
+    terms.parse.known_models = [this] {
+        return catalog_.names([this](std::string_view id) { return head_.admission->may_use(id); });
+    };
+    take_read(read_messages(*body_, terms));
 }
 
-// What is done to every prompt before a model sees it.
-Status MessagesExchange::prepare(ParsedMessages& parsed) {
-    Request& request = parsed.request;
-    request.id = head_.answer.request_id;
-    const std::uint32_t dropped = drop_lines(request, options_.drop_lines);
-    if (head_.endpoint == Endpoint::kWarmUp)
-        if (auto ok = make_warm_up(request, parsed.warm_up_ttl_ns); !ok) return ok;
-    Result<SkeletonSummary> skeleton = head_.skeleton->read(request, head_.strict_skeleton);
-    if (!skeleton) return std::unexpected(skeleton.error());
-    request.structure = skeleton->structure;
-    if (options_.isolate_users) request.cache_user = parsed.user_id;
-    if (head_.endpoint == Endpoint::kWarmUp) skeleton_key_ = skeleton->whole.hex();
+ReadTerms MessagesExchange::read_terms() const {
+    return {.parse = {.version = head_.version,
+                      .sampling = options_.sampling_params,
+                      .endpoint = head_.endpoint,
+                      .catalog = &catalog_,
+                      .hinted_model = std::string(head_.admission->hinted_model())},
+            .options = &options_,
+            .skeleton = head_.skeleton,
+            .request_id = head_.answer.request_id,
+            .strict_skeleton = head_.strict_skeleton,
+            .stop = {}};
+}
+
+void MessagesExchange::read_elsewhere() {
+    ReadTerms terms = read_terms();
+    std::string names =
+        catalog_.names([this](std::string_view id) { return head_.admission->may_use(id); });
+    terms.parse.known_models = [names = std::move(names)] { return names; };
+    reading_ = std::make_shared<Reading>(this, std::move(body_), std::move(terms));
+    const bool taken = head_.workers->submit(head_.principal.workspace,
+                                             [&loop = responder_.loop(), reading = reading_] {
+                                                 reading->work();
+                                                 loop.signal(*reading);
+                                             });
+    if (!taken) fail_with(bodies_full());
+}
+
+void MessagesExchange::take_read(Result<ReadMessages>&& read) {
+    if (!read) return fail_with(read.error());
+    if (auto ok = head_.admission->check_model(read->parsed.model->id); !ok)
+        return fail_with(ok.error());
+    if (head_.endpoint == Endpoint::kWarmUp) skeleton_key_ = read->skeleton.whole.hex();
     if (head_.debug_skeleton)
         head_.answer.headers.push_back(
-            {"x-anthropic-skeleton", fmt::format("{};dropped={}", skeleton->header, dropped)});
-    return {};
+            {"x-anthropic-skeleton",
+             fmt::format("{};dropped={}", read->skeleton.header, read->dropped_lines)});
+    dropped_lines_ = read->dropped_lines;
+    submit(std::move(read->parsed));
 }
 
 void MessagesExchange::submit(ParsedMessages parsed) {
@@ -155,11 +193,12 @@ void MessagesExchange::submit(ParsedMessages parsed) {
 // Some templates refuse a prompt without a user: then an empty one stands behind it.
 bool MessagesExchange::retry_warm_up(const Error& error) {
     if (!warm_up_ || error.code != Code::kInvalidRequest) return false;
-    auto request = std::make_shared<Request>(*std::exchange(warm_up_, nullptr));
-    if (!add_user_turn(*request)) return false;
+    const RequestPtr request = std::exchange(warm_up_, nullptr);
+    if (request->turns.empty() || !add_user_turn(*request))
+        return false;  // or it was not the template
     finished_ = false;
     stream_ = std::make_shared<Stream>(&responder_.loop(), wake_);
-    engine_->submit(std::move(request), stream_);
+    engine_->submit(request, stream_);
     return true;
 }
 
@@ -267,7 +306,6 @@ void MessagesExchange::handle_prepared(const Prepared& event) {
         fail_with(ok.error());
         return;
     }
-    if (phase_ == Phase::kStreaming && mode_ == Mode::kStream) sse_->start(out_, input_tokens_);
     refresh_rate_limits();
 }
 
@@ -304,7 +342,10 @@ void MessagesExchange::handle_text(const Text& event) {
         begin_stream({.admitted_ns = event.admitted_ns,
                       .prefill_done_ns = event.prefill_done_ns,
                       .first_token_ns = options_.now()});
-    sse_->start(out_, std::max(input_tokens_, 0));
+    // Not before: what the caches hold of the prompt is known once it was computed.
+    Usage prompt = event.usage;
+    prompt.input_tokens = std::max(input_tokens_, 0);
+    sse_->start(out_, prompt);
     if (!merge_) return sse_->text(out_, event.delta);
     merged_ += event.delta;
     if (merged_.size() >= kMergeBytes)
@@ -374,7 +415,6 @@ void MessagesExchange::begin_stream(const Stamps& stamps) {
     head.headers.push_back({"x-accel-buffering", "no"});  // a proxy in between must not collect it
     head.headers.push_back(server_timing(stamps, false));
     responder_.send_head(head);
-    if (input_tokens_ >= 0) sse_->start(out_, input_tokens_);
     last_write_ns_ = options_.now();
 }
 
@@ -438,7 +478,9 @@ void MessagesExchange::end(CancelReason why) {
     if (deadline_ != 0) responder_.loop().cancel(deadline_);
     if (merge_timer_ != 0) responder_.loop().cancel(merge_timer_);
     tick_ = deadline_ = merge_timer_ = 0;
-    body_.clear();
+    if (reading_) reading_->detach();
+    reading_.reset();
+    body_.reset();
 }
 
 MessagesExchange::Stamps MessagesExchange::stamps_of(const Done& done) {
@@ -457,6 +499,7 @@ wire::Header MessagesExchange::server_timing(const Stamps& stamps, bool ended) c
     if (stamps.first_token_ns != 0)
         append_timing(value, "ttft", head_.received_ns, stamps.first_token_ns);
     if (ended) append_timing(value, "total", head_.received_ns, options_.now());
+    if (dropped_lines_ > 0) value += fmt::format(", dropped-lines;desc=\"{}\"", dropped_lines_);
     return {"server-timing", std::move(value)};
 }
 

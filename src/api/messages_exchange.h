@@ -1,12 +1,13 @@
 // MessagesExchange: one POST /v1/messages, /v1/messages/count_tokens or /v1/cache/warmup, from its
 // head to its last byte.
 //
-//     collecting the body -> waiting for the first event -> streaming -> ended
+//     collecting the body -> reading it -> waiting for the first event -> streaming -> ended
 //
 // Owning thread: the connection's I/O thread; only Stream's ring and its wake-up cross to the
-// engine. The exchange owns its stream's consumer side: however it ends, the stream is cancelled if
-// the engine may still be working. Errors before the head are HTTP errors; after it, in-stream
-// `error` events or a reset, never a clean end without message_stop.
+// engine, and a large body to a worker and back. The exchange owns its stream's consumer side:
+// however it ends, the stream is cancelled if the engine may still be working. Errors before the
+// head are HTTP errors; after it, in-stream `error` events or a reset, never a clean end without
+// message_stop.
 #pragma once
 
 #include <cstdint>
@@ -17,10 +18,11 @@
 #include "api/answer.h"
 #include "api/body.h"
 #include "api/head_policy.h"
-#include "api/messages_parse.h"
+#include "api/messages_read.h"
 #include "api/messages_render.h"
 #include "api/options.h"
 #include "api/skeleton_step.h"
+#include "api/worker_pool.h"
 #include "request/stream.h"
 #include "wire/http.h"
 
@@ -35,6 +37,7 @@ struct MessagesHead {
     AccessRecord* record = nullptr;        // to fill in, outlives the exchange; null: nobody asks
     std::unique_ptr<Admission> admission;  // never null
     SkeletonStep* skeleton = nullptr;
+    WorkerPool* workers = nullptr;
     bool debug_skeleton = false;   // x-anthropic-debug: skeleton
     bool strict_skeleton = false;  // x-anthropic-skeleton: strict
     std::string content_encoding;
@@ -62,15 +65,18 @@ class MessagesExchange final : public wire::Exchange {
     void on_disconnect() override;
 
   private:
-    enum class Phase : std::uint8_t { kCollecting, kWaiting, kStreaming, kEnded };
+    enum class Phase : std::uint8_t { kCollecting, kReading, kWaiting, kStreaming, kEnded };
     enum class Mode : std::uint8_t { kWhole, kStream, kCount, kWarmUp };
     class Wake;
+    class Reading;
     // Of the request's life in the engine, mono ns; 0: not there yet, or never.
     struct Stamps {
         MonoNs admitted_ns = 0, prefill_done_ns = 0, first_token_ns = 0;
     };
 
-    Status prepare(ParsedMessages& parsed);
+    ReadTerms read_terms() const;
+    void read_elsewhere();
+    void take_read(Result<ReadMessages>&& read);
     void note_done(const Done& done);
     void submit(ParsedMessages parsed);
     bool retry_warm_up(const Error& error);
@@ -101,19 +107,21 @@ class MessagesExchange final : public wire::Exchange {
     const Catalog& catalog_;
     wire::Responder& responder_;
     MessagesHead head_;
-    Body body_;
+    std::unique_ptr<Body> body_;
     Phase phase_ = Phase::kCollecting;
     Mode mode_ = Mode::kWhole;
     bool pumping_ = false;
     bool finished_ = false;     // the engine has said its last word
     bool whole_begun_ = false;  // a non-streamed 200 left early
 
+    std::shared_ptr<Reading> reading_;
     std::shared_ptr<Wake> wake_;
     StreamPtr stream_;
     MessageFrame frame_;
     EnginePort* engine_ = nullptr;
-    std::string skeleton_key_;  // warm-ups
-    RequestPtr warm_up_;        // until it was tried with a user turn
+    std::uint32_t dropped_lines_ = 0;  // of the system prompt
+    std::string skeleton_key_;         // warm-ups
+    RequestPtr warm_up_;               // until it was tried with a user turn
     std::unique_ptr<SseMessage> sse_;
     std::string text_;                // non-streamed answers
     std::string out_;                 // bytes of this wake-up

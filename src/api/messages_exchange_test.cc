@@ -74,7 +74,7 @@ TEST_F(ServiceTest, LargeJsonIsGzippedWhenAsked) {
 }
 
 TEST_F(ServiceTest, BodiesBeyondTheirMemoryAreRefused) {
-    BodyBudget budget(100'000, 100'000);
+    MemoryBudget budget(100'000, 100'000);
     options_.body_budget = &budget;
     FakeResponder holder_responder(loop_);
     auto& first = send(head_of("POST", "/v1/messages"));  // makes the service
@@ -99,8 +99,71 @@ TEST_F(ServiceTest, BodiesBeyondTheirMemoryAreRefused) {
     post(body_of(""));
     EXPECT_EQ(engine_.submitted, 1);
     holder->on_disconnect();
-    EXPECT_EQ(budget.used_bytes(), 0);
     exchange_.reset();
+    EXPECT_GT(budget.used_bytes(), 0);  // an engine has the request, and its turns
+    EXPECT_LT(budget.used_bytes(), 1000);
+    drop_turns(*engine_.request);
+    EXPECT_EQ(budget.used_bytes(), 0);
+}
+
+// What waits in an engine's queue is paid for like what is still coming in.
+TEST_F(ServiceTest, WaitingRequestsKeepTheirMemoryCharged) {
+    MemoryBudget budget(4'000'000, 4'000'000);
+    options_.body_budget = &budget;
+    std::vector<RequestPtr> waiting;
+    const std::string text(900'000, 'a');
+    const std::string body =
+        R"({"model":"m","max_tokens":16,"messages":[{"role":"user","content":")" + text + R"("}]})";
+    for (const char* encoding : {"", "gzip"}) {
+        const std::string sent = *encoding == 0 ? body : gzip_compress(body).value();
+        int refused = 0;
+        for (int i = 0; i < 8; ++i) {
+            auto head = head_of("POST", "/v1/messages");
+            if (*encoding != 0) set(head, "content-encoding", encoding);
+            auto& r = send(head);
+            exchange_->on_body(sent);
+            if (r.heads == 0) exchange_->on_body_end();
+            wait_for_worker(r, static_cast<int>(waiting.size()) + 1);
+            if (r.heads > 0) {
+                error_of(r, 529, "overloaded_error");
+                EXPECT_EQ(r.header("retry-after"), "1");
+                ++refused;
+            } else {
+                waiting.push_back(engine_.request);
+            }
+            EXPECT_LE(budget.used_bytes(), 4'000'000);
+        }
+        EXPECT_GE(refused, 4) << encoding;
+        EXPECT_GE(waiting.size(), 2U) << encoding;
+        waiting.clear();
+        engine_.request.reset();
+        engine_.submitted = 0;
+        exchange_.reset();
+        EXPECT_EQ(budget.used_bytes(), 0);
+    }
+}
+
+TEST_F(ServiceTest, LargeBodiesAreReadElsewhere) {
+    const std::string body =
+        R"({"model":"m","max_tokens":16,"messages":[{"role":"user","content":")" +
+        std::string(kLargeBody, 'a') + R"("}]})";
+    post(body);
+    EXPECT_EQ(engine_.submitted, 0);  // not on this thread
+    wait_for_worker(*responder_, 1);
+    ASSERT_EQ(engine_.submitted, 1);
+    EXPECT_EQ(engine_.request->turns.at(0).parts.at(0).size(), kLargeBody);
+    // Errors come back the same way, and who left meanwhile is not waited for.
+    auto& r = post(body.substr(0, body.size() - 1));
+    wait_for_worker(r, 2);
+    EXPECT_EQ(error_of(r, 400, "invalid_request_error"), "body: not valid JSON");
+    post(body);
+    exchange_->on_disconnect();
+    exchange_.reset();
+    service_->stop();
+    loop_.run();
+    EXPECT_EQ(engine_.submitted, 1);
+    auto& late = post(body);
+    error_of(late, 529, "overloaded_error");
 }
 
 TEST_F(ServiceTest, EveryRequestLeavesOneAccessRecord) {
@@ -290,21 +353,21 @@ TEST_F(ServiceTest, HeadLeavesAfterTheDelayAndPingsFollow) {
     EXPECT_EQ(r.header("server-timing"), "dispatch;dur=0.000");  // no more is known
     EXPECT_EQ(names_of(parse_sse(r.body)), "ping ");
     push(Prepared{7});
-    EXPECT_EQ(names_of(parse_sse(r.body)), "ping message_start ");
+    EXPECT_EQ(names_of(parse_sse(r.body)), "ping ");  // what is cached of it is not known yet
     loop_.advance_ms(25'000);
-    EXPECT_EQ(names_of(parse_sse(r.body)), "ping message_start ping ping ");
+    EXPECT_EQ(names_of(parse_sse(r.body)), "ping ping ping ");
     push(Text{"a", 1});
     loop_.advance_ms(9'000);
     push(Text{"b", 2});  // resets the silence
     loop_.advance_ms(9'999);
     EXPECT_EQ(names_of(parse_sse(r.body)),
-              "ping message_start ping ping content_block_start content_block_delta "
+              "ping ping ping message_start content_block_start content_block_delta "
               "content_block_delta ");
     loop_.advance_ms(1);
     push(Failed{Error{.code = Code::kInternal, .detail = "injected", .origin = "engine"}});
     const auto events = parse_sse(r.body);
     EXPECT_EQ(names_of(events),
-              "ping message_start ping ping content_block_start content_block_delta "
+              "ping ping ping message_start content_block_start content_block_delta "
               "content_block_delta ping error ");
     EXPECT_EQ(events.back().data["error"]["type"], "api_error");
     EXPECT_EQ(events.back().data["request_id"], r.header("request-id"));
@@ -321,13 +384,25 @@ TEST_F(ServiceTest, HeadDelayOfZeroSendsTheHeadAtOnce) {
     EXPECT_EQ(names_of(parse_sse(r.body)), "ping error ");
 }
 
-TEST_F(ServiceTest, HeadDelayWithPreparedSendsMessageStart) {
+TEST_F(ServiceTest, MessageStartAndMessageDeltaTellTheSameSplit) {
     auto& r = post_stream();
-    push(Prepared{7});
+    push(Prepared{1517});
     loop_.advance_ms(10'000);
-    EXPECT_EQ(names_of(parse_sse(r.body)), "message_start ping ");
-    push(done_event(StopReason::kEndTurn, 7, 0));
-    EXPECT_EQ(names_of(parse_sse(r.body)), "message_start ping message_delta message_stop ");
+    EXPECT_EQ(names_of(parse_sse(r.body)), "ping ");
+    Done done = done_event(StopReason::kEndTurn, 1517, 1, 1500);
+    done.usage.cache_write_5m_tokens = 16;
+    push(Text{"a", 1, 0, 0, done.usage});
+    push(done);
+    const auto events = parse_sse(r.body);
+    ASSERT_EQ(events.size(), 7U) << names_of(events);
+    const json begin = events[1].data["message"]["usage"];
+    const json end = events[5].data["usage"];
+    EXPECT_EQ(begin["output_tokens"], 0);
+    for (const char* key : {"input_tokens", "cache_read_input_tokens",
+                            "cache_creation_input_tokens", "cache_creation"})
+        EXPECT_EQ(begin[key], end[key]) << key;
+    EXPECT_EQ(begin["input_tokens"], 1);
+    EXPECT_EQ(begin["cache_read_input_tokens"], 1500);
 }
 
 TEST_F(ServiceTest, StreamWithoutText) {

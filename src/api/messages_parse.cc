@@ -14,6 +14,7 @@
 #include "api/features_parse.h"
 #include "api/json_fields.h"
 #include "api/json_text.h"
+#include "request/output_text.h"
 
 namespace zerohop::api {
 namespace {
@@ -53,6 +54,7 @@ enum Name : std::size_t {
     kFallbackCreditToken,
     kBillingPolicy,
     kBetas,
+    kSafeguards,
     kMaxOutputTokens,  // only 2024-07-15 knows it
     kPrompt,           // this and what follows: warm-ups only
     kTtl,
@@ -88,6 +90,7 @@ constexpr std::array<std::string_view, kNameCount> kNames = {"model",
                                                              "fallback_credit_token",
                                                              "billing_policy",
                                                              "betas",
+                                                             "safeguards",
                                                              "max_output_tokens",
                                                              "prompt",
                                                              "ttl"};
@@ -163,14 +166,15 @@ class MessagesParser {
         if (!fields_[kModel] && !hinted)
             return bad(kModel, warm_up() ? "field required (or a model in x-anthropic-early-hint)"
                                          : "field required");
-        const auto name = hinted ? Result<std::string_view>(options_.hinted_model)
+        const auto name = hinted ? Result<std::string_view>(std::string_view(options_.hinted_model))
                                  : want_string(at(kModel), path(kModel));
         if (!name) return std::unexpected(name.error());
         out_.model = options_.catalog->find(*name);
         if (out_.model == nullptr)
             return fail(Code::kNotFound, "api",
                         fmt::format("model: {} is not served here; served: {}", in_quotes(*name),
-                                    options_.catalog->names(options_.may_see)));
+                                    options_.known_models ? options_.known_models()
+                                                          : options_.catalog->names()));
         out_.request.model = out_.model->id;
         return {};
     }
@@ -242,6 +246,9 @@ class MessagesParser {
                 if (auto name = want_string(beta, Path(path(kBetas), i++)); !name)
                     return std::unexpected(name.error());
         }
+        if (has(kSafeguards))  // a wish for verdicts, which this server never gives
+            if (auto list = want_array(at(kSafeguards), path(kSafeguards)); !list)
+                return std::unexpected(list.error());
         return {};
     }
 
@@ -331,14 +338,22 @@ class MessagesParser {
         const auto list = want_array(at(kStopSequences), here);
         if (!list) return std::unexpected(list.error());
         std::size_t i = 0;
+        std::size_t bytes = 0;
         for (const Json item : *list) {
             const Path at_stop(here, i++);
             if (i > kMaxStopSequences)
                 return bad_field(here, fmt::format("at most {} stop sequences", kMaxStopSequences));
             const auto text = old_caps() ? old_stop(item, at_stop) : want_string(item, at_stop);
             if (!text) return std::unexpected(text.error());
-            if (!old_caps() && text->find_first_not_of(" \t\n\r\f\v") == std::string_view::npos)
+            if (text->empty()) return bad_field(at_stop, "must not be empty");
+            // The public API refuses white space; people who host their own model need it.
+            if (!old_caps() && options_.sampling == SamplingParams::kStrict &&
+                text->find_first_not_of(" \t\n\r\f\v") == std::string_view::npos)
                 return bad_field(at_stop, "must contain something other than white space");
+            bytes += text->size();
+            if (bytes > OutputText::kMaxStopBytes)
+                return bad_field(here, fmt::format("must have at most {} bytes together",
+                                                   OutputText::kMaxStopBytes));
             out_.request.stop_sequences.emplace_back(*text);
         }
         return {};
@@ -362,7 +377,6 @@ class MessagesParser {
         } else {
             text = want_string(item, where);
         }
-        if (text && text->empty()) return bad_field(where, "must not be empty");
         return text;
     }
 
@@ -459,7 +473,20 @@ constexpr std::size_t kKeptParserBytes = 256 * 1024;
 
 }  // namespace
 
-Result<ParsedMessages> parse_messages(std::string_view json, const ParseOptions& options) {
+// Simdjson's structural indexes and tape, and what its strings have beside their text. Each key and
+// value but the first follows one of these characters; those inside of strings count for nothing
+// worse than a larger bound.
+std::size_t parse_scratch_bytes(std::string_view json) {
+    constexpr std::size_t kPerValue =
+        33;  // 3 indexes of 4 bytes, 16 on the tape, 5 beside a string
+    std::size_t values = 1;
+    for (const char c : json)
+        values += static_cast<std::size_t>(c == ',' || c == ':' || c == '[' || c == '{');
+    return values * kPerValue;
+}
+
+Result<ParsedMessages> parse_messages(std::string_view json, const ParseOptions& options,
+                                      Body* source) {
     thread_local parser kept;
     std::unique_ptr<parser> large;
     if (json.size() > kKeptParserBytes) large = std::make_unique<parser>();
@@ -472,6 +499,7 @@ Result<ParsedMessages> parse_messages(std::string_view json, const ParseOptions&
     if (error == simdjson::MEMALLOC)
         return fail(Code::kOverloaded, "api", "out of memory for the request body; try again");
     if (error != simdjson::SUCCESS) return bad_field(Path(), json_problem(error));
+    if (source != nullptr) source->clear();  // the document has copies of its strings
     return MessagesParser(options).run(root);
 }
 

@@ -13,6 +13,7 @@
 #include <string>
 #include <string_view>
 
+#include "api/body.h"
 #include "api/catalog.h"
 #include "api/version.h"
 #include "base/error.h"
@@ -27,9 +28,9 @@ struct ParseOptions {
     SamplingParams sampling = SamplingParams::kAccept;
     Endpoint endpoint = Endpoint::kMessages;
     const Catalog* catalog = nullptr;
-    std::string_view hinted_model = {};  // of the head; a warm-up's body need not name it again
-    // Which models an error may name; empty: all.
-    std::function<bool(std::string_view id)> may_see = {};
+    std::string hinted_model = {};  // of the head; a warm-up's body need not name it again
+    // The models that an error may name; empty: all.
+    std::function<std::string()> known_models = {};
 };
 
 struct ParsedMessages {
@@ -43,9 +44,14 @@ struct ParsedMessages {
 
 // Bounds of one request; docs/limits.md.
 inline constexpr std::size_t kMaxJsonDepth = 128;
-inline constexpr std::size_t kMaxStopSequences = 256;
+inline constexpr std::size_t kMaxStopSequences = 256;  // of OutputText::kMaxStopBytes in all
 
-// `json` must be followed by Body::kPadding readable bytes.
-Result<ParsedMessages> parse_messages(std::string_view json, const ParseOptions& options);
+// `json` must be followed by Body::kPadding readable bytes. source: whose bytes it is; it gives its
+// memory back as soon as they are read; may be null.
+Result<ParsedMessages> parse_messages(std::string_view json, const ParseOptions& options,
+                                      Body* source = nullptr);
+
+// What parsing needs for a moment beyond a copy of the text, at most, in bytes.
+std::size_t parse_scratch_bytes(std::string_view json);
 
 }  // namespace zerohop::api

@@ -131,9 +131,7 @@ void append_expiry(std::string& out, MonoNs until, MonoNs now, WallNs wall) {
         append_json_string(out, rfc3339(wall + (until - now)));
 }
 
-// message_start has the whole prompt as input_tokens: what of it the cache held is known at the
-// end, and message_delta says so.
-void SseMessage::start(std::string& out, std::int32_t input_tokens) {
+void SseMessage::start(std::string& out, const Usage& usage) {
     if (started_) return;
     started_ = true;
     open_event(out, "message_start");
@@ -143,7 +141,9 @@ void SseMessage::start(std::string& out, std::int32_t input_tokens) {
            R"(,"container":null,"diagnostics":null)";
     if (frame_.context_management) out += R"(,"context_management":null)";
     out += R"(,"usage":)";
-    append_usage(out, Usage{.input_tokens = input_tokens});
+    Usage prompt = usage;
+    prompt.output_tokens = 0;
+    append_usage(out, prompt);
     out += "}}\n\n";
 }
 
@@ -160,7 +160,7 @@ void SseMessage::text(std::string& out, std::string_view delta) {
 }
 
 void SseMessage::done(std::string& out, const Done& done) {
-    start(out, done.usage.input_tokens);
+    start(out, done.usage);
     if (block_open_) {
         block_open_ = false;
         open_event(out, "content_block_stop");

@@ -45,7 +45,8 @@ class SseMessage {
     explicit SseMessage(MessageFrame frame) : frame_(std::move(frame)) {}
 
     bool started() const { return started_; }
-    void start(std::string& out, std::int32_t input_tokens);
+    // usage: of the prompt, as done() will tell it.
+    void start(std::string& out, const Usage& usage);
     void text(std::string& out, std::string_view delta);
     void done(std::string& out, const Done& done);
 

@@ -102,8 +102,8 @@ data: {"type":"message_stop"}
 TEST(Sse, GoldenStream) {
     SseMessage sse({.id = "msg_1", .model = "m"});
     std::string out;
-    sse.start(out, 12);
-    sse.start(out, 99);  // only once
+    sse.start(out, {.input_tokens = 12});
+    sse.start(out, {.input_tokens = 99});  // only once
     sse.text(out, "Hi");
     SseMessage::ping(out);
     sse.text(out, "\n😀");
@@ -147,7 +147,7 @@ TEST(Sse, AccumulatesToTheWholeMessage) {
         done.stop_sequence = "\"E\"";
         SseMessage sse(frame);
         std::string out;
-        sse.start(out, 20);
+        sse.start(out, {.input_tokens = 20});
         for (const char* piece : {"a", "\"\\", "漢", "\n"}) sse.text(out, piece);
         sse.done(out, done);
         EXPECT_EQ(accumulate(out), json::parse(render_message(frame, "a\"\\漢\n", done)));

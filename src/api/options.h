@@ -7,16 +7,17 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "api/access.h"
-#include "api/body.h"
 #include "api/catalog.h"
 #include "api/head_policy.h"
 #include "api/version.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/memory_budget.h"
 #include "request/principal.h"
 
 namespace zerohop::api {
@@ -28,8 +29,11 @@ struct ServiceOptions {
     std::vector<ServedModel> models;
     HeadPolicy* head_policy = nullptr;  // null: everybody is the default principal
     SamplingParams sampling_params = SamplingParams::kAccept;
+    std::optional<Version> default_version;  // where the header is missing; none: 400
     std::int64_t body_cap_bytes = std::int64_t{32} << 20;
-    BodyBudget* body_budget = nullptr;      // of all bodies together; null: none. Outlives too
+    // What requests hold together, from the first byte of their bodies on; null: no bound.
+    // Outlives.
+    MemoryBudget* body_budget = nullptr;
     AccessSink* access = nullptr;           // hears of every request that ended; null: none
     std::vector<std::string> cors_origins;  // exact origins, or "*", beside this machine's own
     bool readyz_details = true;             // to clients of this machine, without a key

@@ -209,7 +209,8 @@ std::unique_ptr<wire::Exchange> Service::answer(const wire::RequestHead& head,
     }
 
     const std::string_view version_text = head.header("anthropic-version");
-    const std::optional<Version> version = parse_version(version_text);
+    const std::optional<Version> version =
+        version_text.empty() ? options_.default_version : parse_version(version_text);
     const bool messages = route->id == RouteId::kMessages || route->id == RouteId::kCountTokens;
     if (!version && (messages || !version_text.empty()))
         return refund(unknown_version(version_text));
@@ -236,6 +237,7 @@ std::unique_ptr<wire::Exchange> Service::answer(const wire::RequestHead& head,
                      .record = record,
                      .admission = std::move(decision->admission),
                      .skeleton = &skeleton_,
+                     .workers = &workers_,
                      .debug_skeleton = asks(head, "debug", "skeleton"),
                      .strict_skeleton = asks(head, "skeleton", "strict"),
                      .content_encoding = lower_case(head.header("content-encoding")),
@@ -256,7 +258,7 @@ Status Service::check_size(const wire::RequestHead& head, const Principal& princ
     if (head.content_length > options_.body_cap_bytes)
         return std::unexpected(body_too_large(options_.body_cap_bytes));
     if (options_.body_budget != nullptr &&
-        !options_.body_budget->has_room_for(BodyBudget::slot_of(principal.workspace),
+        !options_.body_budget->has_room_for(MemoryBudget::slot_of(principal.workspace),
                                             head.content_length))
         return std::unexpected(bodies_full());
     return {};

@@ -33,6 +33,9 @@ class Service final : public wire::Dispatcher {
     const Catalog& catalog() const { return catalog_; }
     Catalog& catalog() { return catalog_; }
 
+    // No large body is read any more. Blocks; after the last exchange and before the loops end.
+    void stop() { workers_.stop(); }
+
   private:
     std::unique_ptr<wire::Exchange> answer(const wire::RequestHead& head,
                                            wire::Responder& responder, AccessRecord* record);
@@ -56,6 +59,7 @@ class Service final : public wire::Dispatcher {
     ServiceOptions options_;
     Catalog catalog_;
     SkeletonStep skeleton_;
+    WorkerPool workers_;
 };
 
 }  // namespace zerohop::api

@@ -77,6 +77,20 @@ Result<SkeletonSummary> SkeletonStep::read(const Request& request, bool strict) 
     return out;
 }
 
+// By what may begin a node of the tree, and what an arena grew to for each (skeleton_step_test.cc).
+std::size_t SkeletonStep::scratch_bytes(const Request& request) {
+    constexpr std::size_t kPerNode = 128;
+    std::size_t nodes = 0;
+    for (const Turn& turn : request.turns)
+        for (const std::string& part : turn.parts) {
+            ++nodes;
+            for (const char c : part)
+                nodes += static_cast<std::size_t>(c == '<' || c == '#' || c == '{' || c == '[' ||
+                                                  c == '`');
+        }
+    return nodes * kPerNode;
+}
+
 // One log line per doubling and kind: seen, without drowning the log.
 void SkeletonStep::count(const skeleton::Analysis& analysis, const std::string& request_id) {
     for (std::size_t i = 0; i < skeleton::kProblems; ++i) {

@@ -1,6 +1,6 @@
 // The skeleton of each request: read once from its turns, between parsing and the engine.
 //
-// Owning thread: any I/O thread; each keeps an arena of its own. The counts are shared, relaxed.
+// Threads: any I/O thread or worker; each keeps an arena of its own. The counts are shared, relaxed.
 // Errors: only when the request asked for strictness (x-anthropic-skeleton: strict): 400
 // SKELETON_PARSE_ERROR with message, line, column, what was found and the cure. Otherwise parse
 // errors are counted and logged by kind, and the text is read leniently.
@@ -8,6 +8,7 @@
 
 #include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -28,6 +29,8 @@ struct SkeletonSummary {
 class SkeletonStep {
   public:
     Result<SkeletonSummary> read(const Request& request, bool strict);
+    // Most memory that reading it takes for a moment, in bytes.
+    static std::size_t scratch_bytes(const Request& request);
     // Parse errors of one kind since the start, of all requests.
     std::uint64_t errors(skeleton::Problem problem) const {
         return counts_[static_cast<std::size_t>(problem)].load(std::memory_order_relaxed);

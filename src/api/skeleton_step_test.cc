@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "api/test_service.h"
+#include "skeleton/corpus.h"
 
 namespace zerohop::api {
 namespace {
@@ -91,6 +92,31 @@ TEST_F(ServiceTest, StrictSkeletonRefusesWhatItCannotRead) {
     EXPECT_NE(error_of(r, 400, "invalid_request_error").find("SKELETON_PARSE_ERROR"),
               std::string::npos);
     EXPECT_EQ(engine_.submitted, 0);
+}
+
+TEST(SkeletonStep, SaysHowMuchMemoryItTakesAtMost) {
+    constexpr std::size_t kBytes = 256 * 1024;
+    const auto check = [](std::string_view name, const std::vector<std::string>& parts) {
+        Request request;
+        request.turns = {{Role::kUser, parts}};
+        std::vector<skeleton::Block> blocks;
+        for (const std::string& part : parts) blocks.push_back({.text = part});
+        const std::vector<skeleton::Message> messages{
+            {.role = skeleton::Role::kUser, .blocks = blocks}};
+        skeleton::Arena arena;
+        (void)skeleton::analyze({.messages = messages}, arena);
+        constexpr std::size_t kAlways = 64 * 1024;
+        EXPECT_LE(arena.bytes(), SkeletonStep::scratch_bytes(request) + kAlways) << name;
+    };
+    for (const std::string_view kind : skeleton::corpus::kHostile)
+        check(kind, {skeleton::corpus::hostile(kind, kBytes)});
+    for (const std::string_view unit :
+         {"<a/>", "<a></a>", "# a\n", "```\n```\n", "{}\n", "[1]\n", "- a\n", "|a|\n|-|\n"}) {
+        std::string text;
+        while (text.size() < kBytes) text += unit;
+        check(unit, {text});
+    }
+    check("blocks", std::vector<std::string>(20'000, "a"));
 }
 
 }  // namespace

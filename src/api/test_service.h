@@ -3,11 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "api/service.h"
@@ -121,6 +123,14 @@ class ServiceTest : public ::testing::Test {
         exchange_->on_body(body);
         exchange_->on_body_end();
         return *responder_;
+    }
+    // Until a worker has read the last body, and the engine has so many requests or it was
+    // answered.
+    void wait_for_worker(const FakeResponder& r, int submitted) {
+        for (int i = 0; i < 5000 && r.heads == 0 && engine_.submitted < submitted; ++i) {
+            std::this_thread::sleep_for(std::chrono::milliseconds(2));
+            loop_.run();
+        }
     }
     static std::string body_of(std::string_view members) {
         return R"({"model":"m","max_tokens":16,"messages":[{"role":"user","content":"hi"}])" +

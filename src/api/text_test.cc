@@ -196,7 +196,7 @@ TEST(Body, HoldsToTheCap) {
 }
 
 TEST(Body, DrawsOnTheBudgetOfAllAndGivesItBack) {
-    BodyBudget budget(200'000, 160'000);
+    MemoryBudget budget(200'000, 160'000);
     {
         Body one(150'000, 150'000, &budget);
         ASSERT_TRUE(one.append("x"));

@@ -113,6 +113,7 @@ struct Config {
     struct Api {
         std::string sampling_params = "accept";
         std::string unknown_model = "refuse";
+        std::string default_version;
         std::int64_t ping_s = 10;
         std::int64_t header_delay_s = 10;
         std::int64_t keepalive_whitespace_s = 240;

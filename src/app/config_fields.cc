@@ -217,6 +217,10 @@ const std::vector<Field<Config>>& config_fields() {
          .choices = "refuse|default",
          .ref = ZH_FIELD(api.unknown_model),
          .reloads = true},
+        {"api.default_version", "",
+         "anthropic-version of requests without that header, as other local servers' users send "
+         "them; empty: 400.",
+         0, 0, {}, ZH_FIELD(api.default_version)},
         {"api.ping_s",
          "s",
          "A silent stream gets a ping event this often.",

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <set>
 
+#include "api/version.h"
 #include "app/config.h"
 #include "app/topology_config.h"
 #include "auth/key_record.h"
@@ -106,6 +107,10 @@ Status finish_config(Config& config) {
                     fmt::format("limits.total_buffer_bytes = {} cannot hold one body of "
                                 "limits.body_bytes = {}: raise the one or lower the other",
                                 config.limits.total_buffer_bytes, config.limits.body_bytes));
+    if (!config.api.default_version.empty() && !api::parse_version(config.api.default_version))
+        return fail(Code::kInvalidRequest, "config",
+                    fmt::format("api.default_version is \"{}\"; known versions: {}",
+                                config.api.default_version, api::kKnownVersions));
     if (Status s = check_shares(config.cache); !s) return s;
     std::set<std::string, std::less<>> names;
     ModelNames by_name;

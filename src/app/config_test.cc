@@ -254,6 +254,8 @@ TEST(Config, WrongTypesRangesAndChoicesSayWhatToWrite) {
     EXPECT_NE(error_of("[api]\nping_s = 0").find("between 1 and 240"), std::string::npos);
     EXPECT_NE(error_of("[api]\nsampling_params = \"maybe\"").find("accept|strict"),
               std::string::npos);
+    EXPECT_NE(error_of("[api]\ndefault_version = \"2023\"").find("known versions: 2023-06-01"),
+              std::string::npos);
     EXPECT_NE(error_of("[server]\nlisten = \"x\"").find("list of strings"), std::string::npos);
     EXPECT_NE(error_of("[server]\nlisten = [1]").find("strings only"), std::string::npos);
     EXPECT_NE(error_of("[server").find("test.toml:1"), std::string::npos);

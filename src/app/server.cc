@@ -157,12 +157,12 @@ void log_setup_help(const std::vector<net::BoundAddress>& bound, const std::stri
 
 struct Server::Parts {
     Config config;
+    std::unique_ptr<MemoryBudget> body_budget;  // before who may still hold a request at the end
     std::vector<std::unique_ptr<EnginePort>> engines;
     std::vector<std::shared_ptr<admit::QueueGauge>> gauges;  // of engines, in their order
     ReloadDesk reloads;
     std::unique_ptr<Admission> admission;
     std::unique_ptr<AccessLog> access_log;
-    std::unique_ptr<api::BodyBudget> body_budget;
     std::unique_ptr<api::Service> service;
     std::unique_ptr<net::Server> net;
     bool any_tls = false;
@@ -172,6 +172,7 @@ struct Server::Parts {
         // Engines signal loops until they have ended; the front's exchanges use engines.
         if (net) net->stop();
         for (auto& engine : engines) engine->stop();
+        if (service) service->stop();
         net.reset();
     }
 
@@ -213,8 +214,9 @@ Status Server::Parts::start_api() {
     options.reload = [this](ReloadDesk::Done done) { reloads.ask(std::move(done)); };
     options.sampling_params = config.api.sampling_params == "strict" ? api::SamplingParams::kStrict
                                                                      : api::SamplingParams::kAccept;
+    options.default_version = api::parse_version(config.api.default_version);
     options.body_cap_bytes = config.limits.body_bytes;
-    body_budget = std::make_unique<api::BodyBudget>(
+    body_budget = std::make_unique<MemoryBudget>(
         config.limits.total_buffer_bytes,
         std::max(config.limits.total_buffer_bytes / 2, config.limits.body_bytes));
     options.body_budget = body_budget.get();

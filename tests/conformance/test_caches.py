@@ -138,6 +138,7 @@ def test_counters_of_a_stream(cached):
     start = next(e.data["message"]["usage"] for e in events if e.name == "message_start")
     end = next(e.data["usage"] for e in events if e.name == "message_delta")
     assert total(start) == total(end) == total(first) and end["cache_read_input_tokens"] > 100
+    assert {kind: start[kind] for kind in KINDS} == {kind: end[kind] for kind in KINDS}
 
 
 @pytest.mark.check(41)

@@ -33,6 +33,15 @@ def test_create(server, sdk):
 
 
 @every_sdk
+@pytest.mark.check(62)
+def test_hints_that_mean_nothing_here(server, sdk):
+    block = {"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral", "scope": "global"}}
+    params = {**HELLO, "system": [block], "output_config": {"task_budget": {"type": "tokens", "total": 9}},
+              "thinking": {"type": "adaptive", "display": "updates"}, "stop_sequences": ["\n"]}
+    assert sdk.call(server, "create", params=params)["message"]["type"] == "message"
+
+
+@every_sdk
 @pytest.mark.check(80)
 def test_content_types(server, sdk):
     assert not sdk.call(server, "create", params=HELLO)["is_string"]
