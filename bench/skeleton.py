@@ -2,6 +2,7 @@
 
 bench_skeleton (bench/skeleton.cc) measures all but two. linear_ratio counts instructions under
 valgrind: each hostile input at 1 and 2 MiB, less what it takes to make the input; the worst ratio.
+bench_linear (bench/linear.cc) does the same for the prompt guard, for parsing and for stop sequences.
 optimize_gain counts tokens with `zerohop tokens` and the model's vocabulary (--gguf); without one it is
 the gain in bytes, as optimize_gain_unit says.
 The last line is one JSON object; targets and what each key means: docs/formats/skeleton.md §11."""
@@ -35,14 +36,12 @@ def instructions(bench, kind, size, dry):
 
 
 def linear(bench, kinds, sizes):
-    worst = (0.0, "")
     by_kind = {}
     for kind in kinds:
         small, large = (instructions(bench, kind, s, False) - instructions(bench, kind, s, True) for s in sizes)
         by_kind[kind] = round(large / small, 4)
         print(f"  {kind:<12} {small / sizes[0]:8.1f} instructions a byte, ratio {large / small:.3f}", file=sys.stderr)
-        worst = max(worst, (large / small, kind))
-    return worst[0], worst[1], by_kind
+    return by_kind
 
 
 def tokens(binary, gguf, texts):
@@ -94,10 +93,13 @@ def main():
             out["optimize_gain"], out["optimize_gain_ci"] = out["optimize_gain_bytes"], out["optimize_gain_bytes_ci"]
         out["optimize_gain_unit"] = "tokens" if args.gguf else "bytes"
     if "linear_ratio" in args.only and shutil.which("valgrind"):
-        kinds = subprocess.run([str(bench), "--kinds"], capture_output=True, text=True, check=True).stdout.split()
         sizes = (MIB // 8, MIB // 4) if args.quick else (MIB, 2 * MIB)
-        ratio, kind, by_kind = linear(bench, kinds, sizes)
-        out.update(linear_ratio=round(ratio, 4), linear_worst=kind, linear_by_kind=by_kind)
+        by_kind = {}
+        for program in (bench, bench.with_name("bench_linear")):
+            kinds = subprocess.run([str(program), "--kinds"], capture_output=True, text=True, check=True).stdout.split()
+            by_kind |= linear(program, kinds, sizes)
+        worst = max(by_kind, key=by_kind.get)
+        out.update(linear_ratio=by_kind[worst], linear_worst=worst, linear_by_kind=by_kind)
     elif "linear_ratio" in args.only:
         out["missing"] = {"linear_ratio": "valgrind is not installed"}
     if not args.json:
