@@ -1,7 +1,7 @@
 // The skeleton of each request: read once from its turns, between parsing and the engine.
 //
-// Threads: any I/O thread or worker; each keeps an arena of its own. The counts are shared, relaxed.
-// Errors: only when the request asked for strictness (x-anthropic-skeleton: strict): 400
+// Threads: any I/O thread or worker; each keeps an arena of its own. The counts are shared,
+// relaxed. Errors: only when the request asked for strictness (x-anthropic-skeleton: strict): 400
 // SKELETON_PARSE_ERROR with message, line, column, what was found and the cure. Otherwise parse
 // errors are counted and logged by kind, and the text is read leniently.
 #pragma once

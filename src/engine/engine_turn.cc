@@ -135,9 +135,8 @@ SamplerParams LlamaEngine::sampler_params(const Sampling& asked) {
 SequencePtr LlamaEngine::make_sequence(PreparedRequest&& ready) {
     const Request& request = *ready.request;
     const SamplerParams params = sampler_params(request.sampling);
-    auto sequence =
-        std::make_unique<Sequence>(ready.request, ready.stream, std::move(ready.tokens), params,
-                                   std::move(ready.output));
+    auto sequence = std::make_unique<Sequence>(ready.request, ready.stream, std::move(ready.tokens),
+                                               params, std::move(ready.output));
     sequence->order = next_order_++;
     sequence->since = ready.ready_ns;
     sequence->marks = std::move(ready.marks);

@@ -25,7 +25,7 @@ std::size_t text_bytes(const Request& request) {
 }
 
 void drop_turns(Request& request) {
-    std::vector<Turn>().swap(request.turns);  // its memory, too
+    std::vector<Turn>().swap(request.turns);                                // its memory, too
     if (request.memory) (void)request.memory->resize(text_bytes(request));  // less: it fits
 }
 
