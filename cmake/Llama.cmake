@@ -1,5 +1,5 @@
-# llama.cpp v0.4.0 as imported static libraries, built once per source, compiler and CPU and shared by
-# all presets (release code also under the sanitizers: they check ours).
+# llama.cpp v0.4.0 as libraries (cmake/llama), built once per source, compiler and CPU and shared by all presets
+# (release code also under the sanitizers: they check ours).
 #
 #   LLAMA_CPP_SOURCE_DIR    your own checkout; default: the pinned source, fetched by scripts/deps.sh
 #   ZEROHOP_LLAMA_BUILD_DIR where it is (or will be) built; default: the cache folder
@@ -20,30 +20,29 @@ if(NOT ZEROHOP_LLAMA_BUILD_DIR)
   set(ZEROHOP_LLAMA_BUILD_DIR ${built} CACHE PATH "" FORCE)
 endif()
 
-function(zerohop_llama_lib name path)
-  add_library(llama::${name} STATIC IMPORTED GLOBAL)
-  set_target_properties(llama::${name} PROPERTIES IMPORTED_LOCATION ${ZEROHOP_LLAMA_BUILD_DIR}/${path})
-endfunction()
-zerohop_llama_lib(base_ggml ggml/src/libggml-base.a)
-zerohop_llama_lib(cpu ggml/src/libggml-cpu.a)
-zerohop_llama_lib(ggml ggml/src/libggml.a)
-zerohop_llama_lib(llama src/libllama.a)
-zerohop_llama_lib(httplib vendor/cpp-httplib/libcpp-httplib.a)
-zerohop_llama_lib(common_base common/libllama-common-base.a)
-zerohop_llama_lib(common_lib common/libllama-common.a)
-
 add_library(llama_common INTERFACE)
 add_library(llama::common ALIAS llama_common)
 target_include_directories(llama_common SYSTEM INTERFACE
   ${LLAMA_CPP_SOURCE_DIR}/include ${LLAMA_CPP_SOURCE_DIR}/ggml/include ${LLAMA_CPP_SOURCE_DIR}/common
   ${LLAMA_CPP_SOURCE_DIR}/vendor)
-target_link_libraries(llama_common INTERFACE llama::common_lib llama::common_base llama::httplib
-  llama::llama llama::ggml llama::cpu llama::base_ggml Threads::Threads ${CMAKE_DL_LIBS} m)
-if(EXISTS ${ZEROHOP_LLAMA_BUILD_DIR}/ggml/src/ggml-cuda/libggml-cuda.a)
-  find_package(CUDAToolkit REQUIRED)
-  zerohop_llama_lib(cuda ggml/src/ggml-cuda/libggml-cuda.a)
-  target_link_libraries(llama_common INTERFACE llama::cuda CUDA::cudart_static CUDA::cublas CUDA::cuda_driver)
+set(lib ${ZEROHOP_LLAMA_BUILD_DIR}/lib)
+target_link_libraries(llama_common INTERFACE ${lib}/libzerohop_llama.a ${lib}/libllama.a)
+if(EXISTS ${lib}/libggml.so)  # a package: CPU backends are loaded at start (cmake/llama)
+  set(ZEROHOP_BACKENDS ${CMAKE_INSTALL_LIBDIR}/zerohop)
+  set_source_files_properties(src/engine/attention.cc src/engine/llama_glue.cc PROPERTIES
+    COMPILE_DEFINITIONS "GGML_BACKEND_DL;ZEROHOP_BACKENDS=\"../${ZEROHOP_BACKENDS}\"")
+  file(GLOB shared ${lib}/libggml-cpu-*.so ${lib}/*.so.*)
+  install(FILES ${shared} DESTINATION ${ZEROHOP_BACKENDS})
+  target_link_libraries(llama_common INTERFACE ${lib}/libggml.so ${lib}/libggml-base.so)
+else()
+  target_link_libraries(llama_common INTERFACE ${lib}/libggml.a)
+  if(EXISTS ${lib}/libggml-cuda.a)
+    find_package(CUDAToolkit REQUIRED)
+    target_link_libraries(llama_common INTERFACE ${lib}/libggml-cuda.a CUDA::cudart_static CUDA::cublas CUDA::cuda_driver)
+  endif()
+  target_link_libraries(llama_common INTERFACE ${lib}/libggml-cpu.a ${lib}/libggml-base.a)
 endif()
+target_link_libraries(llama_common INTERFACE Threads::Threads ${CMAKE_DL_LIBS} m)
 
 # nlohmann/json comes with llama.cpp: one copy for both.
 add_library(zerohop_json INTERFACE)

