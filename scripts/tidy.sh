@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
 # tidy.sh [--all | FILE…]: clang-tidy on sources that changed since the upstream branch (or since the last
-# commit, where that is the same). Needs build/release/compile_commands.json. A file that was clean is
+# commit, where that is the same). Needs ./dev build. A file that was clean is
 # not looked at again until it, a header, a flag or the rules change.
 set -euo pipefail
 source "$(dirname "$0")/lib.sh"
 cd "$ZEROHOP_ROOT"
-database=build/release
-[[ -f $database/compile_commands.json ]] || die "no $database/compile_commands.json" "Run ./dev build first."
+database=build/tidy # one entry for each source, which unity builds have not; only configured
+[[ -f build/release/CMakeCache.txt ]] || die "no build/release" "Run ./dev build first."
+logged "clang-tidy: configure" build/logs/tidy-configure.log cmake -S . --preset release -B "$database" -DZEROHOP_UNITY=OFF \
+    $(sed -nE 's/^((LLAMA_CPP_SOURCE|ZEROHOP_LLAMA_BUILD)_DIR):[A-Z]*=/-D\1=/p' build/release/CMakeCache.txt)
 
 changed() {
     local base
