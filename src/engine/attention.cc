@@ -6,8 +6,16 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#ifdef GGML_BACKEND_DL
+#include <dlfcn.h>
+#endif
 
 #include "engine/attention_job.h"
+
+#ifdef GGML_BACKEND_DL  // ggml's own lie in the backend, out of the linker's sight
+ggml::cpu::tensor_traits::~tensor_traits() = default;
+ggml::cpu::extra_buffer_type::~extra_buffer_type() = default;
+#endif
 
 namespace zerohop::engine {
 namespace {
@@ -81,18 +89,41 @@ class AskedFirst final : public ggml::cpu::extra_buffer_type {
     Attention attention_;
 };
 
-void ask_first() {
+// The list of the CPU backend in use; null: it has none of that kind.
+std::vector<ggml_backend_buffer_type_t>* extra_types_of(void* some_function) {
+#ifdef GGML_BACKEND_DL  // a package: the backend was loaded at start, its list is found by name
+    Dl_info backend{};
+    if (dladdr(some_function, &backend) == 0) return nullptr;
+    void* handle = dlopen(backend.dli_fname, RTLD_NOW | RTLD_NOLOAD);
+    if (handle == nullptr) return nullptr;
+    void* list = dlsym(handle, "_Z39ggml_backend_cpu_get_extra_buffer_typesv");
+    dlclose(handle);
+    if (list == nullptr) return nullptr;
+    return &reinterpret_cast<decltype(&ggml_backend_cpu_get_extra_buffer_types)>(list)();
+#else
+    (void)some_function;
+    return &ggml_backend_cpu_get_extra_buffer_types();
+#endif
+}
+
+// False: this backend cannot be asked.
+bool ask_first() {
     // The list that weights are placed by is a copy, made at the first question: before ours is in.
     const ggml_backend_dev_t cpu = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
     const auto extra_types =
         reinterpret_cast<ggml_backend_dev_get_extra_bufts_t>(ggml_backend_reg_get_proc_address(
             ggml_backend_dev_backend_reg(cpu), "ggml_backend_dev_get_extra_bufts"));
-    if (extra_types != nullptr) (void)extra_types(cpu);
+    if (extra_types == nullptr) return false;
+    (void)extra_types(cpu);
+    std::vector<ggml_backend_buffer_type_t>* types =
+        extra_types_of(reinterpret_cast<void*>(extra_types));
+    if (types == nullptr) return false;
     static AskedFirst asked;
     static ggml_backend_buffer_type type{};
     type.device = cpu;
     type.context = &asked;
-    ggml_backend_cpu_get_extra_buffer_types().push_back(&type);
+    types->push_back(&type);
+    return true;
 }
 
 }  // namespace
@@ -107,10 +138,7 @@ bool has_avx512() {
 }
 
 bool use_own_attention(bool own) {
-    static const bool possible = [] {
-        if (has_avx512()) ask_first();
-        return has_avx512();
-    }();
+    static const bool possible = has_avx512() && ask_first();
     in_use.store(own && possible, std::memory_order_relaxed);
     return own && possible;
 }

@@ -1,8 +1,10 @@
 #include "engine/llama_glue.h"
 
+#include <ggml-backend.h>
 #include <ggml-cpu.h>
 #include <log.h>
 
+#include <filesystem>
 #include <mutex>
 #include <utility>
 
@@ -38,6 +40,15 @@ void on_llama_log(ggml_log_level level, const char* text, void* /*user*/) {
     log_debug("llama", "{}", line);
 }
 
+// Of the CPU backend, which a package loads at start: asked for by name, not linked.
+template <typename Function>
+Function* cpu_function(const char* name) {
+    const ggml_backend_dev_t cpu = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
+    ZH_CHECK(cpu != nullptr);
+    return reinterpret_cast<Function*>(
+        ggml_backend_reg_get_proc_address(ggml_backend_dev_backend_reg(cpu), name));
+}
+
 }  // namespace
 
 void init_llama() {
@@ -45,6 +56,12 @@ void init_llama() {
     std::call_once(once, [] {
         llama_log_set(on_llama_log, nullptr);
         common_log_set_verbosity_thold(-1000);  // llama-common prints to stderr by itself
+#ifdef GGML_BACKEND_DL
+        // Relative to the program, as installed (CMakeLists.txt): the best of them for this CPU.
+        std::error_code failed;
+        const auto program = std::filesystem::read_symlink("/proc/self/exe", failed);
+        ggml_backend_load_all_from_path((program.parent_path() / ZEROHOP_BACKENDS).c_str());
+#endif
         llama_backend_init();
         use_own_pages();
     });
@@ -53,15 +70,16 @@ void init_llama() {
 std::string take_llama_error() { return std::exchange(t_first_error, {}); }
 
 Compute::Compute(int threads) : threads_(threads) {
+    init_llama();
     ggml_threadpool_params params = ggml_threadpool_params_default(threads);
     // A thread that waits for the next step polls for a few milliseconds (131,072 pauses a level),
     // as steps follow each other closely, then sleeps and leaves the core to others.
     params.poll = 1;
-    pool_ = ggml_threadpool_new(&params);
+    pool_ = cpu_function<decltype(ggml_threadpool_new)>("ggml_threadpool_new")(&params);
     ZH_CHECK(pool_ != nullptr);
 }
 
-Compute::~Compute() { ggml_threadpool_free(pool_); }
+Compute::~Compute() { cpu_function<decltype(ggml_threadpool_free)>("ggml_threadpool_free")(pool_); }
 
 std::shared_ptr<Compute> shared_compute(int threads) {
     static std::mutex mutex;
