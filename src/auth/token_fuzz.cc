@@ -27,8 +27,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     if (size == 0) return 0;
     const std::string_view text(reinterpret_cast<const char*>(data) + 1, size - 1);
 
-    const auto credential = read_credentials(text, text);
-    if (credential) ZH_CHECK(!credential->text.empty());
+    if (const auto presented = read_credentials(text, text)) {
+        ZH_CHECK(!presented->first.text.empty());
+        ZH_CHECK(!presented->second || !presented->second->text.empty());
+    }
     std::uint8_t decoded[4096];
     if (const auto n = decode_base64url(text, decoded)) ZH_CHECK(base64url({decoded, *n}) == text);
     if (data[0] % 2 == 0) {
