@@ -61,4 +61,36 @@ std::string common_detokenize(const llama_vocab* vocab, const std::vector<llama_
     return text;
 }
 
+std::string string_join(const std::vector<std::string>& values, const std::string& separator) {
+    std::string out;
+    for (std::size_t i = 0; i < values.size(); ++i) out += (i == 0 ? "" : separator) + values[i];
+    return out;
+}
+
+std::vector<std::string> string_split(const std::string& text, const std::string& delimiter) {
+    std::vector<std::string> parts;
+    std::size_t at = 0;
+    for (std::size_t next = 0; (next = text.find(delimiter, at)) != std::string::npos;
+         at = next + delimiter.size())
+        parts.push_back(text.substr(at, next - at));
+    parts.push_back(text.substr(at));
+    return parts;
+}
+
+std::string string_repeat(const std::string& text, std::size_t times) {
+    std::string out;
+    for (std::size_t i = 0; i < times; ++i) out += text;
+    return out;
+}
+
+void string_replace_all(std::string& text, const std::string& search, const std::string& replace) {
+    if (search.empty()) return;
+    std::string out;
+    std::size_t at = 0;
+    for (std::size_t next = 0; (next = text.find(search, at)) != std::string::npos;
+         at = next + search.size())
+        out.append(text, at, next - at).append(replace);
+    text = out.append(text, at);
+}
+
 bool tty_can_use_colors() { return false; }  // its log is turned off
