@@ -119,7 +119,7 @@ TEST(LlamaAdmission, PromptsBesideACappedLaneGetItsCap) {
         begun = true;
     };
     auto engine = load(options);
-    const StreamPtr other = submit(*engine, ask_for("b", filler(350, 1), 1));
+    const StreamPtr other = submit(*engine, ask_for("b", filler(1000, 1), 1));
     ASSERT_TRUE(eventually([&] { return begun.load(); }));
     auto capped = ask_for("a", filler(450, 2), 1);
     capped->lane = 1;
