@@ -31,7 +31,7 @@ function(zerohop_module name)
       target_compile_definitions(${name}_test PRIVATE ZEROHOP_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
                                  ZEROHOP_LLAMA_SOURCE_DIR="${LLAMA_CPP_SOURCE_DIR}")
       add_test(NAME unit.${name} COMMAND ${name}_test)
-      set_tests_properties(unit.${name} PROPERTIES TIMEOUT 900)
+      set_tests_properties(unit.${name} PROPERTIES TIMEOUT 1800)
       if(name MATCHES "^(engine|app)$")  # spinning compute threads: two such side by side crawl
         set_tests_properties(unit.${name} PROPERTIES RUN_SERIAL ON)
       endif()

@@ -210,7 +210,8 @@ std::string short_prompt(int i) {
            "and repeat: " + filler(6, static_cast<unsigned>(i / 4));
 }
 
-constexpr int kPrompts = kSanitized ? 24 : 200, kTokens = 10;
+const std::size_t kPrompts = long_tests() ? 200 : kSanitized ? 24 : 80;
+constexpr int kTokens = 10;
 
 Output answer_all(LlamaOptions options, bool one_by_one) {
     Output out;
@@ -222,7 +223,7 @@ Output answer_all(LlamaOptions options, bool one_by_one) {
         };
     auto engine = load(options);
     const int width = one_by_one ? 1 : 8;
-    for (int i = 0; i < kPrompts; i += width) {
+    for (int i = 0; i < static_cast<int>(kPrompts); i += width) {
         std::vector<StreamPtr> streams;
         tokens.clear();
         for (int k = i; k < i + width; ++k)
@@ -254,7 +255,7 @@ TEST(LlamaCache, TextIsThatOfAPlainEngine) {
         tolerance = std::max(tolerance, place_tolerance(bare, plain.tokens[i]));
     const auto compare = [&](const char* what, const Output& output) {
         float largest = 0;
-        int different = 0;
+        std::size_t different = 0;
         for (std::size_t i = 0; i < kPrompts; ++i) {
             if (output.texts[i] == plain.texts[i]) continue;
             ++different;
@@ -264,7 +265,7 @@ TEST(LlamaCache, TextIsThatOfAPlainEngine) {
             tolerance = std::max(tolerance,
                                  place_tolerance(bare, std::span(plain.tokens[i]).first(d.tokens)));
         }
-        printf("%s: %d of %d differ, by at most %.3f; places of cells alone: %.3f\n", what,
+        printf("%s: %zu of %zu differ, by at most %.3f; places of cells alone: %.3f\n", what,
                different, kPrompts, static_cast<double>(largest), static_cast<double>(tolerance));
         EXPECT_LE(largest, tolerance) << what;
         EXPECT_LE(different, kPrompts / 5) << what;
@@ -272,12 +273,12 @@ TEST(LlamaCache, TextIsThatOfAPlainEngine) {
     LlamaOptions options = none;
     options.drafts = options.drafts_always = true;
     const Output drafted = answer_all(options, false);
-    EXPECT_GT(drafted.stats.drafts_accepted, kPrompts / 4U);
+    EXPECT_GT(drafted.stats.drafts_accepted, kPrompts / 4);
     EXPECT_GT(drafted.stats.drafts_proposed, drafted.stats.drafts_accepted);
     compare("drafts", drafted);
     options.prefix_cache = options.side_prefill = true;
     const Output cached = answer_all(options, false);
-    EXPECT_GT(cached.stats.block_hits, kPrompts / 2U);
+    EXPECT_GT(cached.stats.block_hits, kPrompts / 2);
     compare("drafts and caches", cached);
 }
 
@@ -288,8 +289,7 @@ TEST(LlamaCache, TextIsThatOfAPlainEngine) {
 // What is left is what drafts do.
 TEST(LlamaCache, DraftsDoNotChangeTheDistribution) {
     NEED_MODEL();
-    const char* long_run = std::getenv("ZEROHOP_LONG_TESTS");
-    const int samples = long_run != nullptr ? 10'000 : kSanitized ? 100 : 400;
+    const int samples = long_tests() ? 10'000 : kSanitized ? 100 : 400;
     const auto count = [&](bool drafts) {
         LlamaOptions options = base_options();
         options.kv_type = rows_alone();

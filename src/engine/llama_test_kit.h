@@ -40,6 +40,9 @@ inline constexpr bool kSanitized = true;
 inline constexpr bool kSanitized = false;
 #endif
 
+// ZEROHOP_LONG_TESTS=1: as many samples as a figure takes; else as many as a fault takes.
+inline bool long_tests() { return std::getenv("ZEROHOP_LONG_TESTS") != nullptr; }
+
 inline std::string model_path() {
     const char* path = std::getenv("ZEROHOP_TEST_MODEL");
     return path != nullptr ? path : "";
