@@ -210,7 +210,7 @@ def test_not_supported_yet(server, field, value):
 
 @pytest.mark.check(63)
 def test_paths_and_methods(server):
-    for method, target in (("GET", "/v1/nothing"), ("GET", "/"), ("GET", "/v1/files"), ("POST", "/v1/complete")):
+    for method, target in (("GET", "/v1/nothing"), ("GET", "/nothing"), ("GET", "/v1/files"), ("POST", "/v1/complete")):
         refused(request(server, method, target, {} if method == "POST" else None), status=404,
                 type="not_found_error")
     for method, target in (("GET", "/v1/messages"), ("DELETE", "/v1/messages"), ("POST", "/v1/models"),
