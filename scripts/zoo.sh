@@ -28,8 +28,8 @@ if [[ ! -x $dir/zoo_tool || $tests/zoo_tool.cc -nt $dir/zoo_tool || $dir/archs.i
         dir=$1 src=$2 lib=$3 tests=$4; shift 4
         "$@" c++ -std=c++20 -O1 -DGGML_USE_CPU -I"$dir" -isystem "$src/common" -isystem "$src/src" -isystem "$src/include" \
             -isystem "$src/ggml/include" -isystem "$src/vendor" -c "$tests/zoo_tool.cc" -o "$dir/zoo_tool.o"
-        c++ "$dir/zoo_tool.o" -o "$dir/zoo_tool" "$lib/src/libllama.a" "$lib"/ggml/src/libggml.a "$lib"/ggml/src/libggml-cpu.a \
-            "$lib"/ggml/src/libggml-base.a -lpthread -ldl -lm' - "$dir" "$src" "$lib" "$tests" "${launcher[@]}" ||
+        c++ "$dir/zoo_tool.o" -o "$dir/zoo_tool" "$lib"/lib/libllama.a "$lib"/lib/libggml.a "$lib"/lib/libggml-cpu.a \
+            "$lib"/lib/libggml-base.a -lpthread -ldl -lm' - "$dir" "$src" "$lib" "$tests" "${launcher[@]}" ||
         die "the zoo's tool did not build"
 fi
 # Each in a process of its own: some architectures have no model that llama.cpp would make, a few abort.
