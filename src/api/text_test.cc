@@ -204,7 +204,7 @@ TEST(Body, DrawsOnTheBudgetOfAllAndGivesItBack) {
         ASSERT_TRUE(one.append(std::string(149'999, 'x')));
         EXPECT_EQ(budget.used_bytes(), 150'000);
         EXPECT_EQ(one.bytes().size(), 150'000U);
-        EXPECT_FALSE(budget.has_room_for(0, 20'000));
+        EXPECT_FALSE(budget.has_room_for(0, 20'001));
 
         Body other(150'000, -1, &budget, 1);
         ASSERT_TRUE(other.append(std::string(10'000, 'y')));
@@ -216,7 +216,7 @@ TEST(Body, DrawsOnTheBudgetOfAllAndGivesItBack) {
 
         // Room for others, but this workspace has had its share.
         Body greedy(150'000, -1, &budget);
-        EXPECT_FALSE(greedy.append(std::string(20'000, 'z')));
+        EXPECT_FALSE(greedy.append(std::string(20'001, 'z')));
         EXPECT_TRUE(budget.has_room_for(1, 20'000));
         ASSERT_TRUE(other.append(std::string(20'000, 'y')));
     }

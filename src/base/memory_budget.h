@@ -21,6 +21,9 @@ class MemoryBudget {
   public:
     static constexpr std::size_t kSlots = 256;
     static constexpr std::size_t kNoShare = kSlots;  // a slot: counts in the total only
+    // A holder of no more than this has a sixteenth beyond cap and share: what large ones fill for
+    // as long as they may does not keep small ones out.
+    static constexpr std::size_t kSmall = 64 * 1024;
 
     // share_bytes: of one workspace (of a few that fall into one slot, when there are many).
     MemoryBudget(std::int64_t cap_bytes, std::int64_t share_bytes)
@@ -29,12 +32,14 @@ class MemoryBudget {
     static std::size_t slot_of(std::string_view workspace) {
         return std::hash<std::string_view>{}(workspace) % kSlots;
     }
-    // False, and nothing changed, when it would exceed the cap or the share.
-    bool take(std::size_t slot, std::size_t bytes) {
+    // `bytes` more, for one who then holds `in_all`. False, and nothing changed, when that would
+    // exceed the cap or the share.
+    bool take(std::size_t slot, std::size_t bytes, std::size_t in_all) {
         const auto more = static_cast<std::int64_t>(bytes);
-        const bool fits = used_.fetch_add(more, std::memory_order_relaxed) + more <= cap_;
+        const std::int64_t all = used_.fetch_add(more, std::memory_order_relaxed) + more;
         const std::int64_t own = slots_[slot].fetch_add(more, std::memory_order_relaxed) + more;
-        if (fits && (slot == kNoShare || own <= share_)) return true;
+        if (all <= most(cap_, in_all) && (slot == kNoShare || own <= most(share_, in_all)))
+            return true;
         give_back(slot, bytes);
         return false;
     }
@@ -45,11 +50,16 @@ class MemoryBudget {
     std::int64_t used_bytes() const { return used_.load(std::memory_order_relaxed); }
     // Whether so much could be taken now; an answer for refusing early, no promise.
     bool has_room_for(std::size_t slot, std::int64_t bytes) const {
-        return bytes <= cap_ - used_bytes() &&
-               bytes <= share_ - slots_[slot].load(std::memory_order_relaxed);
+        const auto in_all = static_cast<std::size_t>(bytes);
+        return bytes <= most(cap_, in_all) - used_bytes() &&
+               bytes <= most(share_, in_all) - slots_[slot].load(std::memory_order_relaxed);
     }
 
   private:
+    static std::int64_t most(std::int64_t bound, std::size_t in_all) {
+        return in_all <= kSmall ? bound + bound / 16 : bound;
+    }
+
     const std::int64_t cap_;
     const std::int64_t share_;
     std::atomic<std::int64_t> used_{0};
@@ -75,7 +85,7 @@ class MemoryCharge {
     // From now on it is `bytes` in all. False, and nothing changed, when that does not fit.
     bool resize(std::size_t bytes) {
         if (budget_ != nullptr) {
-            if (bytes > bytes_ && !budget_->take(slot_, bytes - bytes_)) return false;
+            if (bytes > bytes_ && !budget_->take(slot_, bytes - bytes_, bytes)) return false;
             if (bytes < bytes_) budget_->give_back(slot_, bytes_ - bytes);
         }
         bytes_ = bytes;

@@ -22,21 +22,29 @@ TEST(TurnQueue, KeysTakeTurnsAndAreBoundedTogether) {
 }
 
 TEST(MemoryBudget, ChargesAreMovedNotCopiedAndEnd) {
-    MemoryBudget budget(100, 60);
+    constexpr std::size_t kUnit = 1 << 20;
+    constexpr std::size_t kSmall = MemoryBudget::kSmall;
+    MemoryBudget budget(100 * kUnit, 60 * kUnit);
     {
         MemoryCharge one(&budget, 1);
-        EXPECT_TRUE(one.resize(60));
-        EXPECT_FALSE(one.resize(61));  // its share
+        EXPECT_TRUE(one.resize(60 * kUnit));
+        EXPECT_FALSE(one.resize(60 * kUnit + 1));  // its share
         MemoryCharge moment = one.for_a_moment();
-        EXPECT_TRUE(moment.resize(40));  // in the total only
-        EXPECT_FALSE(moment.resize(41));
-        EXPECT_FALSE(budget.has_room_for(2, 1));
+        EXPECT_TRUE(moment.resize(40 * kUnit));  // in the total only
+        EXPECT_FALSE(moment.resize(40 * kUnit + 1));
+        EXPECT_FALSE(budget.has_room_for(2, kSmall + 1));
+        EXPECT_TRUE(budget.has_room_for(2, kSmall));
+        {
+            MemoryCharge small(&budget, 1);
+            EXPECT_TRUE(small.resize(kSmall));  // beside what large ones fill
+            EXPECT_FALSE(small.resize(kSmall + 1));
+        }
         MemoryCharge moved = std::move(one);
-        EXPECT_EQ(budget.used_bytes(), 100);
-        EXPECT_TRUE(moved.resize(10));
-        EXPECT_EQ(budget.used_bytes(), 50);
+        EXPECT_EQ(budget.used_bytes(), 100 * kUnit);
+        EXPECT_TRUE(moved.resize(10 * kUnit));
+        EXPECT_EQ(budget.used_bytes(), 50 * kUnit);
         moved = MemoryCharge();
-        EXPECT_EQ(budget.used_bytes(), 40);
+        EXPECT_EQ(budget.used_bytes(), 40 * kUnit);
     }
     EXPECT_EQ(budget.used_bytes(), 0);
     MemoryCharge free;

@@ -109,6 +109,7 @@ TEST(LlamaAdmission, PromptsBesideACappedLaneGetItsCap) {
     options.side_prefill = false;
     options.prefix_cache = false;
     options.batch_tokens = 64;
+    options.step_ms = options.idle_step_ms = 60'000;  // room for both in a step, however slow the machine is
     options.lane_caps = caps;
     std::atomic<bool> begun{false};
     std::vector<std::map<std::int32_t, std::size_t>> calls;  // tokens by sequence; after stop()
@@ -119,7 +120,7 @@ TEST(LlamaAdmission, PromptsBesideACappedLaneGetItsCap) {
         begun = true;
     };
     auto engine = load(options);
-    const StreamPtr other = submit(*engine, ask_for("b", filler(1000, 1), 1));
+    const StreamPtr other = submit(*engine, ask_for("b", filler(350, 1), 1));
     ASSERT_TRUE(eventually([&] { return begun.load(); }));
     auto capped = ask_for("a", filler(450, 2), 1);
     capped->lane = 1;
