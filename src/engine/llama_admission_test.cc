@@ -109,7 +109,8 @@ TEST(LlamaAdmission, PromptsBesideACappedLaneGetItsCap) {
     options.side_prefill = false;
     options.prefix_cache = false;
     options.batch_tokens = 64;
-    options.step_ms = options.idle_step_ms = 60'000;  // room for both in a step, however slow the machine is
+    options.step_ms = options.idle_step_ms =
+        60'000;  // room for both in a step, however slow the machine is
     options.lane_caps = caps;
     std::atomic<bool> begun{false};
     std::vector<std::map<std::int32_t, std::size_t>> calls;  // tokens by sequence; after stop()
