@@ -146,7 +146,7 @@ class Residency {
     void on_decode();
 
     // Saves one idle slot whose loss would be worth its bytes, cells and all left as they are: for
-    // moments in which nobody waits. False: there is none.
+    // moments in which nobody waits. False: there is none, or no room without giving up another.
     bool save_ahead(std::vector<Step>& steps);
     // Empties idle slots, saved or worth saving first, until they hold at most so many tokens of
     // their own: in a unified pool every decode looks at foreign cells, so what nobody uses costs

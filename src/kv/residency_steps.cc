@@ -349,10 +349,13 @@ std::uint64_t Residency::idle_tokens() const {
 
 bool Residency::save_ahead(std::vector<Step>& steps) {
     for (SlotId i = 0; i < static_cast<SlotId>(slots_.size()); ++i) {
-        if (!spill_pays(i)) continue;
-        const std::size_t before = steps.size();
+        const Slot& s = at(i);
+        // Where there is room: two that pushed each other out would be saved by turns for ever.
+        if (s.use != Use::kIdle ||
+            blob_bytes_ + bytes_of(resident_.info(s.entry).length) > host_limit_ || !spill_pays(i))
+            continue;
         spill(i, steps);
-        return steps.size() > before;
+        return true;
     }
     return false;
 }

@@ -283,6 +283,23 @@ TEST(Residency, HostTierCountsStatesAndWhatSavesTook) {
               before.blob_bytes + before.blob_bytes - before.blob_bytes / before.blobs);
 }
 
+// With room for one of two: they would push each other out for as long as nobody comes.
+TEST(Residency, SavingAheadEnds) {
+    for (ResidencyConfig config : {unified(), streams()}) {
+        config.host_bytes = 600'000;
+        config.bytes_per_token = 1000;
+        Rig rig(config);
+        for (int i = 0; i < 2; ++i) rig.whole(kA, run_of(10'000 * i, 400));
+        int saved = 0;
+        for (std::vector<Step> steps; saved < 100 && rig.kv.save_ahead(steps); ++saved) {
+            rig.llama.apply(steps);
+            steps.clear();
+        }
+        EXPECT_EQ(saved, 1);
+        rig.kv.check();
+    }
+}
+
 TEST(Residency, PutsEverythingAwayWhenNobodyComes) {
     for (ResidencyConfig config : {unified(), streams()}) {
         config.bytes_per_token = 1000;
