@@ -7,14 +7,16 @@
 #include <chrono>
 #include <thread>
 
-#include "engine/engine_test_kit.h"
-#include "engine/llama_glue.h"
+#include "engine/llama_test_kit.h"
 
 namespace zerohop::engine {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
+
+// What grows faster than its text would take hours; a sanitizer takes some times as long.
+constexpr int kSlow = testkit::kSanitized ? 20 : 1;
 
 class TokenizerPoolTest : public ::testing::Test {
   protected:
@@ -72,7 +74,7 @@ TEST_F(TokenizerPoolTest, RefusesWhatCannotFitBeforeAnyWork) {
               "prompt is too long: at least 100000 tokens > 8192 maximum");
     const std::string refused = refusal(next(*submit(turns_of(1, std::string(32U << 20, 'a')))));
     EXPECT_TRUE(refused.starts_with("prompt is too long: at least ")) << refused;
-    EXPECT_LT(Clock::now() - start, 5s);
+    EXPECT_LT(Clock::now() - start, kSlow * 5s);
     std::string words;
     for (int i = 0; i < 9000; ++i) words += " one";
     EXPECT_EQ(refusal(next(*submit(turns_of(1, words)))),
@@ -91,13 +93,13 @@ TEST_F(TokenizerPoolTest, NobodyIsWorkedForWhoLeft) {
     std::vector<StreamPtr> large;
     for (int i = 0; i < 4; ++i) large.push_back(submit(counting(turns_of(50'000, "word word"))));
     // A small one does not wait for them.
-    const Event small = next(*submit(turns_of(1, "Hello")), 5s);
+    const Event small = next(*submit(turns_of(1, "Hello")), kSlow * 5s);
     EXPECT_TRUE(std::holds_alternative<Prepared>(small));
     for (const StreamPtr& stream : large) stream->cancel(CancelReason::kDisconnect);
     const auto start = Clock::now();
     const Event after = next(*submit(counting(turns_of(2000, "a"))), 60s);
     EXPECT_TRUE(std::holds_alternative<Prepared>(after));
-    EXPECT_LT(Clock::now() - start, 10s);
+    EXPECT_LT(Clock::now() - start, kSlow * 10s);
 }
 
 TEST_F(TokenizerPoolTest, StopsWhileItWorks) {
@@ -108,13 +110,13 @@ TEST_F(TokenizerPoolTest, StopsWhileItWorks) {
     std::this_thread::sleep_for(50ms);
     const auto start = Clock::now();
     pool_->stop();
-    EXPECT_LT(Clock::now() - start, 3s);
+    EXPECT_LT(Clock::now() - start, kSlow * 3s);
     for (const StreamPtr& stream : streams) EXPECT_EQ(refusal(next(*stream, 1s)), "shutting down");
     EXPECT_EQ(refusal(next(*submit(turns_of(1, "a")), 1s)), "shutting down");
 }
 
 TEST_F(TokenizerPoolTest, HostileTextIsReadInTime) {
-    constexpr std::size_t kBytes = 640 * 1024;
+    constexpr std::size_t kBytes = (testkit::kSanitized ? 64 : 640) * 1024;
     for (const std::string_view unit :
          {"\xF3\xB0\x80\xBE", "<|im_end|>", "<|im_en", "\xF3\xB0\x80\xBE<|im_end|>"}) {
         std::string text;
@@ -122,7 +124,7 @@ TEST_F(TokenizerPoolTest, HostileTextIsReadInTime) {
         const auto start = Clock::now();
         const Event counted = next(*submit(counting(turns_of(1, text + "<|im_end|>"))));
         EXPECT_TRUE(std::holds_alternative<Prepared>(counted)) << unit;
-        EXPECT_LT(Clock::now() - start, 20s) << unit;
+        EXPECT_LT(Clock::now() - start, kSlow * 20s) << unit;
     }
 }
 
