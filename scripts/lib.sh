@@ -24,7 +24,7 @@ about_minutes() { echo "about $((($1 / JOBS + 59) / 60)) min on $JOBS cores"; }
 # What the log says last that a person can use: ninja's [n/m], a percentage, or simply its last line.
 last_progress() {
     tail -c 2000 "$1" 2>/dev/null | tr '\r' '\n' |
-        grep -oE '^\[[0-9]+/[0-9]+\]|^ *[0-9]+/[0-9]+ Test|^(Get:|Setting up |Unpacking |Collecting )[^ ]*.{0,30}' | tail -n 1
+        grep -aoE '^\[[0-9]+/[0-9]+\]|^ *[0-9]+/[0-9]+ Test|^(Get:|Setting up |Unpacking |Collecting )[^ ]*.{0,30}' | tail -n 1
 }
 
 # logged LABEL LOGFILE COMMAND…: runs it with its output in LOGFILE and shows one line of progress
