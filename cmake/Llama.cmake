@@ -44,6 +44,8 @@ else()
 endif()
 target_link_libraries(llama_common INTERFACE Threads::Threads ${CMAKE_DL_LIBS} m)
 
-# nlohmann/json comes with llama.cpp: one copy for both.
+# nlohmann/json comes with llama.cpp. Under a name of its own in our code: g++, which builds llama.cpp, and clang
+# disagree about ordered_json's size, and a linker would take either's functions for both.
 add_library(zerohop_json INTERFACE)
 target_include_directories(zerohop_json SYSTEM INTERFACE ${LLAMA_CPP_SOURCE_DIR}/vendor)
+target_compile_definitions(zerohop_json INTERFACE NLOHMANN_JSON_NAMESPACE_NO_VERSION=1)
