@@ -29,7 +29,6 @@ struct KeyState {
         : quota("key", std::move(id), limits, burst) {}
     QuotaGroup quota;
     LengthLearner lengths;
-    StructureLengths structure_lengths;
     std::atomic<std::int64_t> soft_kv{0};
 };
 
@@ -40,6 +39,7 @@ struct WorkspaceState {
     static constexpr std::int64_t kDeletesPerMinute = 600;
     QuotaGroup quota;
     SoftKvBook soft_kv;
+    StructureLengths structure_lengths;
 };
 
 // What a token adds to its key: shared by all threads that see it.

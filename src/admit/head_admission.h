@@ -78,6 +78,7 @@ class HeadAdmission final : public api::Admission {
     // `completed` answers teach the usual length.
     void settle(const Usage& used, bool completed, MonoNs now) override;
     void refund_request(MonoNs now) override;
+    void forget_prompts() override;
 
     // anthropic-ratelimit-…: current values, for an answer whose head is sent later than decide().
     void append_rate_limits(MonoNs now, WallNs wall, std::vector<wire::Header>& out) const override;

@@ -474,6 +474,30 @@ TEST_F(Decider, UnderdeclaredHintGainsNothing) {
     EXPECT_EQ(a->admit(1, 10, mono_, wall_)->output_tokens, 10);  // never more than max_tokens
 }
 
+TEST_F(Decider, ErasedPromptsLeaveNoExpectations) {
+    const std::array<StructureKey, 3> structure = {StructureKey{.lo = 1, .hi = 1}};
+    const auto expected = [&](const auth::KeyWithSecret& who) {
+        auto d = allowed(head(who.secret));
+        d.admission->on_structure(structure);
+        return admission_of(d.admission.get())->expected_output();
+    };
+    auto d = allowed(head(boss_.secret));
+    d.admission->on_structure(structure);
+    for (int i = 0; i < 20; ++i) {
+        ASSERT_TRUE(admission_of(d.admission.get())->admit(1, 100'000, mono_, wall_));
+        d.admission->settle({.input_tokens = 1, .output_tokens = 4000}, true, mono_);
+    }
+    const auth::KeyWithSecret sibling = make({.workspace = boss_.record.workspace});
+    const auth::KeyWithSecret stranger = make({.workspace = "elsewhere"});
+    decider_->install(snapshot(), *Topology::make(config_));
+    EXPECT_GE(expected(sibling), 4000);  // learnt by the workspace
+    EXPECT_EQ(expected(stranger), LengthLearner::kPrior);
+    allowed(head(stranger.secret)).admission->forget_prompts();
+    EXPECT_GE(expected(sibling), 4000);
+    allowed(head(sibling.secret)).admission->forget_prompts();
+    EXPECT_EQ(expected(sibling), LengthLearner::kPrior);
+}
+
 TEST_F(Decider, HugeRequestsAreRefusedForGoodOrAdmittedAlone) {
     auto d = allowed(head(plain_.secret, {{"x-anthropic-rate-hint", "tokens=30000"}}));
     HeadAdmission* a = admission_of(d.admission.get());

@@ -63,6 +63,11 @@ void StructureLengths::observe(std::span<const StructureKey> structure,
     }
 }
 
+void StructureLengths::forget() {
+    const std::scoped_lock lock(mutex_);
+    entries_.clear();
+}
+
 void StructureLengths::make_room() {
     if (entries_.size() < kMost) return;
     entries_.erase(std::ranges::min_element(entries_, {},

@@ -42,15 +42,16 @@ class LengthLearner {
     std::atomic<bool> learned_{false};
 };
 
-// The same for prompts of one structure (request.h), within a key: the first of its structure keys
-// that was answered often enough counts. Memory: kMost structures, the least recently used
+// The same for prompts of one structure (request.h), within a workspace: the first of its structure
+// keys that was answered often enough counts. Memory: kMost structures, the least recently used
 // go. Threads: any (a mutex). Nothing fails.
 class StructureLengths {
   public:
-    static constexpr std::size_t kMost = 128;
+    static constexpr std::size_t kMost = 256;
 
     void observe(std::span<const StructureKey> structure, std::int32_t output_tokens);
     std::optional<std::int32_t> estimate(std::span<const StructureKey> structure) const;
+    void forget();
 
   private:
     struct Entry {

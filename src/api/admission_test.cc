@@ -131,6 +131,11 @@ TEST_F(AdmissionTest, WhatWasReadFromTheCacheIsTold) {
     push(Prepared{12});
     push(done_event(StopReason::kEndTurn, 12, 2, 11));
     EXPECT_EQ(told().cache_read, 11);
+    post_stream();
+    push(Prepared{12});
+    push(Text{.delta = "Hello", .output_tokens = 3, .usage = {.cache_read_tokens = 9}});
+    exchange_->on_disconnect();  // nor does an answer that is cut short pay for it
+    EXPECT_EQ(told().cache_read, 9);
 }
 
 TEST_F(AdmissionTest, RequestsRefusedForWhatTheySayAreNotCharged) {

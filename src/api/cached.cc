@@ -41,7 +41,7 @@ bool parse_id(std::string_view text, EntryId& out) {
 
 std::string deleted(std::size_t entries) { return fmt::format(R"({{"deleted":{}}})", entries); }
 
-std::string forget_all(const Catalog& catalog, const std::string& owner, const Admission& who) {
+std::string forget_all(const Catalog& catalog, const std::string& owner, Admission& who) {
     std::int64_t count = 0;
     for (const ServedModel& model : catalog.models()) {
         if (!who.may_use(model.id)) continue;
@@ -49,6 +49,7 @@ std::string forget_all(const Catalog& catalog, const std::string& owner, const A
             count += std::ranges::count(*list, owner, &CacheEntry::workspace);
         model.engine->forget_cached(owner, 0);
     }
+    who.forget_prompts();
     return deleted(static_cast<std::size_t>(count));
 }
 
@@ -82,7 +83,7 @@ std::string list_cached(const Catalog& catalog, const Principal& principal, cons
 }
 
 Result<std::string> delete_cached(const Catalog& catalog, const Principal& principal,
-                                  const Admission& who, std::string_view raw_id) {
+                                  Admission& who, std::string_view raw_id) {
     if (raw_id.empty()) return forget_all(catalog, principal.cache_owner(), who);
     EntryId id;
     if (parse_id(raw_id, id) && id.model < catalog.models().size() &&

@@ -27,6 +27,6 @@ std::string list_cached(const Catalog& catalog, const Principal& principal, cons
 
 // raw_id: one path segment, or "" for all that is the workspace's (or group's).
 Result<std::string> delete_cached(const Catalog& catalog, const Principal& principal,
-                                  const Admission& who, std::string_view raw_id);
+                                  Admission& who, std::string_view raw_id);
 
 }  // namespace zerohop::api

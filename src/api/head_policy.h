@@ -60,6 +60,8 @@ class Admission {
     virtual void settle(const Usage& /*used*/, bool /*completed*/, MonoNs) {}
     // Refused for what it says, before any work was done for it: the request is not charged.
     virtual void refund_request(MonoNs) {}
+    // The workspace's prompts are erased: what was learnt of their structures goes too.
+    virtual void forget_prompts() {}
     // anthropic-ratelimit-… as they are now; nothing where no quota is set.
     virtual void append_rate_limits(MonoNs, WallNs, std::vector<wire::Header>&) const {}
 };

@@ -333,6 +333,7 @@ void MessagesExchange::handle_text(const Text& event) {
         head_.record->output_tokens = event.output_tokens;
     }
     output_tokens_ = event.output_tokens;
+    cache_read_tokens_ = event.usage.cache_read_tokens;
     if (mode_ == Mode::kWhole) {
         text_ += event.delta;
         return;
@@ -470,6 +471,7 @@ void MessagesExchange::end(CancelReason why) {
     // turn; one that ended is settled already.
     const bool computed = stream_ && !stream_->queued_approx();
     head_.admission->settle({.input_tokens = computed ? std::max(input_tokens_, 0) : 0,
+                             .cache_read_tokens = cache_read_tokens_,
                              .output_tokens = output_tokens_},
                             false, options_.now());
     if (wake_) wake_->detach();

@@ -127,6 +127,7 @@ class MessagesExchange final : public wire::Exchange {
     std::string out_;                 // bytes of this wake-up
     std::int32_t input_tokens_ = -1;  // -1: not Prepared yet
     std::int32_t output_tokens_ = 0;  // sampled, as far as told
+    std::int32_t cache_read_tokens_ = 0;
     std::int32_t max_tokens_ = 0;
     std::int32_t max_total_tokens_ = 0;
     MonoNs submitted_ns_ = 0;

@@ -298,7 +298,7 @@ void Service::answer_cache(const Route& route, const wire::RequestHead& head,
                            const HeadDecision& decision, wire::Responder& responder,
                            const AnswerContext& context) const {
     const Principal& principal = decision.principal;
-    const Admission& who = *decision.admission;
+    Admission& who = *decision.admission;
     Result<std::string> body = head.method == "DELETE"
                                    ? delete_cached(catalog_, principal, who, route.segment)
                                    : Result<std::string>(list_cached(catalog_, principal, who,
