@@ -79,8 +79,6 @@ class KvStore {
     }
     void pin(const Sequence& sequence, std::int32_t tokens, MonoNs until);
     void forget(std::string_view workspace, std::uint64_t id);
-    // When a pin ends next, or earlier; the largest time there is: never.
-    MonoNs next_pin_expiry() const { return residency_.next_pin_expiry(); }
 
     // A sequence's KV from and to another context, whose only sequence is 0.
     bool copy_out(const Sequence& sequence, llama_context* to);

@@ -5,10 +5,12 @@
 #include <random>
 #include <vector>
 
+#include "kv/test_tokens.h"
+
 namespace zerohop::kv {
 namespace {
 
-const Namespace kA = derive_namespace("a", "m");
+using testing::kA;
 const std::vector<PlanKey> kChain = {{kA, 1, 1}, {kA, 2, 2}, {kA, 3, 3}};
 
 TEST(Plans, DefaultThenLearnt) {

@@ -99,10 +99,6 @@ void PrefixTree::expire(MonoNs now) {
     }
 }
 
-MonoNs PrefixTree::next_expiry() const {
-    return impl_->pins.empty() ? kNoPin : impl_->pin_order.top().first;
-}
-
 PrefixTree::PinInfo PrefixTree::pin_of(EntryId id) const {
     const Impl& t = *impl_;
     const Impl::Entry* e = t.find(id);

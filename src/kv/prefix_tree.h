@@ -32,7 +32,6 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -156,9 +155,6 @@ class PrefixTree {
     Result<PinId> pin(EntryId id, std::uint32_t length, MonoNs until);
     void unpin(PinId id);
     void expire(MonoNs now);  // pins whose time has come; cheap when there are none
-    // When expire() has something to do next, or earlier; kNoPin: never.
-    static constexpr MonoNs kNoPin = std::numeric_limits<MonoNs>::max();
-    MonoNs next_expiry() const;
 
     TreeCounters counters() const;
     std::int64_t eviction_bonus(LeafClass cls) const;

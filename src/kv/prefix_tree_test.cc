@@ -2,24 +2,17 @@
 
 #include <gtest/gtest.h>
 
-#include <numeric>
 #include <random>
 
 #include "kv/prefix_tree_model.h"
+#include "kv/test_tokens.h"
 
 namespace zerohop::kv {
 namespace {
 
-std::vector<Token> run_of(Token from, int count) {
-    std::vector<Token> out(static_cast<std::size_t>(count));
-    std::iota(out.begin(), out.end(), from);
-    return out;
-}
-std::vector<Token> joined(std::vector<Token> a, const std::vector<Token>& b) {
-    a.insert(a.end(), b.begin(), b.end());
-    return a;
-}
-const Namespace kA = derive_namespace("a", "m");
+using testing::joined;
+using testing::kA;
+using testing::run_of;
 
 EntryId cache(PrefixTree& tree, const std::vector<Token>& tokens, const Namespace& ns = kA) {
     const EntryId id = tree.open(ns, tokens, tree.lookup(ns, tokens).cached, 0);

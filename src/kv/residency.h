@@ -171,8 +171,6 @@ class Residency {
     Result<PinId> pin(SlotId slot, std::uint32_t length, MonoNs until);
     void unpin(PinId id) { resident_.unpin(id); }
     void expire(MonoNs now);
-    // When a pin ends next (or earlier): what is full then may not be. PrefixTree::kNoPin: never.
-    MonoNs next_pin_expiry() const { return resident_.next_expiry(); }
 
     // How much of a prompt is here, being computed by another, or in the host tier: for pricing,
     // before admit.

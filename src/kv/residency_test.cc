@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
 #include <random>
 #include <string>
 
 #include "kv/fake_llama.h"
+#include "kv/test_tokens.h"
 
 namespace zerohop::kv {
 namespace {
@@ -16,15 +16,9 @@ namespace {
 using Outcome = Grant::Outcome;
 using How = Grant::How;
 
-std::vector<Token> run_of(Token from, int count) {
-    std::vector<Token> out(static_cast<std::size_t>(count));
-    std::iota(out.begin(), out.end(), from);
-    return out;
-}
-std::vector<Token> joined(std::vector<Token> a, const std::vector<Token>& b) {
-    a.insert(a.end(), b.begin(), b.end());
-    return a;
-}
+using testing::joined;
+using testing::kA;
+using testing::run_of;
 
 // Residency and a fake llama.cpp side by side, as the engine will drive them.
 class Rig {
@@ -92,7 +86,6 @@ class Rig {
     MonoNs now = 0;
 };
 
-const Namespace kA = derive_namespace("a", "m");
 const Namespace kB = derive_namespace("b", "m");
 
 ResidencyConfig unified() {
@@ -419,17 +412,6 @@ TEST(Residency, PinsOfAllOwnersTogetherAreCapped) {
         }
         EXPECT_EQ(rig.kv.counters().resident.pinned_tokens, 1000U);
     }
-}
-
-TEST(Residency, TellsWhenAPinEnds) {
-    Rig rig(unified());
-    EXPECT_EQ(rig.kv.next_pin_expiry(), PrefixTree::kNoPin);
-    pin_four(rig, 100);
-    EXPECT_EQ(rig.kv.next_pin_expiry(), 1000);
-    rig.kv.expire(1000);
-    EXPECT_EQ(rig.kv.next_pin_expiry(), 2000);
-    rig.kv.expire(5000);
-    EXPECT_EQ(rig.kv.next_pin_expiry(), PrefixTree::kNoPin);
 }
 
 // Emptying a pool of long entries looks at each token a few times, not once for each block.
