@@ -27,14 +27,14 @@ TEST(LlamaMemory, CountsWhatASavedSequenceTakes) {
         const Layout layout{.kv_type = type};
         const KvBytes bytes = kv_bytes(**model, layout);
         ASSERT_GT(bytes.per_token, 0);
-        constexpr std::int32_t kTokens = 40;
+        constexpr std::int32_t kFilled = 40;
         const ContextPtr context =
-            make_context(**model, layout, {.cells = 512, .batch = kTokens, .ubatch = kTokens});
+            make_context(**model, layout, {.cells = 512, .batch = kFilled, .ubatch = kFilled});
         ASSERT_NE(context, nullptr);
-        Batch batch(kTokens);
-        for (std::int32_t i = 0; i < kTokens; ++i) batch.add(100 + i, i, 0, false);
+        Batch batch(kFilled);
+        for (std::int32_t i = 0; i < kFilled; ++i) batch.add(100 + i, i, 0, false);
         ASSERT_EQ(llama_decode(context.get(), batch.get()), 0);
-        const auto counted = static_cast<double>(bytes.per_sequence + kTokens * bytes.per_token);
+        const auto counted = static_cast<double>(bytes.per_sequence + kFilled * bytes.per_token);
         const auto taken = static_cast<double>(llama_state_seq_get_size(context.get(), 0));
         EXPECT_NEAR(counted / taken, 1, 0.02) << type;
     }
@@ -62,6 +62,7 @@ TEST(LlamaMemory, PagesComeBackWithoutWork) {
     options.context_tokens = 4096;
     options.cache_host_bytes = 1LL << 30;
     options.give_back_s = 1;
+    const std::int64_t without = resident_mib();
     auto engine = load(options);
     const auto quiet = [&] {  // what it takes once it has given back
         std::int64_t last = -1;
@@ -79,7 +80,7 @@ TEST(LlamaMemory, PagesComeBackWithoutWork) {
     };
     ASSERT_TRUE(answer_of(*engine, ask_as("a", "Hello", 4)).done);  // the weights come in
     const std::int64_t before = quiet() - host_mib();
-    EXPECT_LT(before, 500);
+    EXPECT_LT(before - without, 400);
     const Answer answer = answer_of(*engine, ask_as("a", filler(300, 1), 4));
     ASSERT_TRUE(answer.done);
     ASSERT_GT(answer.prepared, 300);

@@ -57,7 +57,7 @@ inline LlamaOptions base_options() {
     options.kv_tokens = 4096;
     options.max_sequences = 8;
     options.tune = options.trial = false;
-    options.threads = 1;  // the machine that tests is busy with other things
+    options.threads = 1;  // what several compute depends in its last bits on who came first
     options.sampling.temperature = 0.0F;
     options.cache_host_bytes = 0;
     return options;

@@ -17,9 +17,10 @@ std::shared_ptr<Request> short_ask(unsigned n) { return ask_as("a", filler(16, 1
 
 TEST(LlamaTier, AThousandPrefixesAreFoundAgain) {
     NEED_MODEL();
-    const unsigned kPrefixes = long_tests() ? 1000 : kSanitized ? 120 : 400;
+    const unsigned kPrefixes = long_tests() ? 1000 : kSanitized ? 100 : 200;
     constexpr unsigned kAsked = 50, kAtOnce = 4;
     LlamaOptions options = base_options();
+    options.threads = 2;
     options.kv_tokens = 1024;
     options.context_tokens = 1024;
     options.max_sequences = kAtOnce;

@@ -16,7 +16,7 @@ namespace {
 using namespace testkit;
 
 constexpr int kRounds = kSanitized ? 2 : 12;
-constexpr int kWords = kSanitized ? 120 : 600;  // a token each
+constexpr int kWords = kSanitized ? 120 : 300;  // a token each
 
 // Another order of the same words for each seed: all prompts are of one length, and no two begin
 // alike for 16 tokens (kv::ResidencyConfig::min_reuse).
@@ -99,6 +99,7 @@ void measure(EnginePort& engine, unsigned seed, Times& times) {
 TEST(LlamaTiming, AHitOfAnotherWorkspaceCannotBeTimed) {
     NEED_MODEL();
     LlamaOptions options = base_options();
+    options.threads = 2;
     options.cache_host_bytes = 1LL << 30;
     auto engine = load(options);
     constexpr double kLimit = 3.29;  // p = 0.001
