@@ -11,6 +11,7 @@ import pytest
 
 from lib import server as servers
 from lib import wire
+from lib.keys import as_key, new_key, take_up
 from lib.server import NULL, null_model, null_params, user
 from lib.wire import headers_for, post, request, stream
 
@@ -30,21 +31,6 @@ def own():
         yield running
 
 
-def as_key(key, **more):
-    return headers_for(key=key["secret"], **more)
-
-
-def take_up(server, secret, wanted, within_s=1.5):
-    """Waits until the server answers a key with this status; a change takes at most a second."""
-    deadline = time.monotonic() + within_s
-    while True:
-        answer = request(server, "GET", "/v1/models", headers=headers_for(key=secret))
-        if answer.status == wanted or time.monotonic() > deadline:
-            assert answer.status == wanted, answer.body
-            return answer
-        time.sleep(0.05)
-
-
 def token_of(server, key, wish=None, status=200):
     answer = request(server, "POST", "/v1/auth/token", wish, headers={"x-api-key": key["secret"]})
     assert answer.status == status, answer.body
@@ -53,8 +39,7 @@ def token_of(server, key, wish=None, status=200):
 
 # --- keys ----------------------------------------------------------------------------------------
 def test_key_is_taken_up_and_revoked_without_restart(own):
-    key = own.create_key("team-b")
-    take_up(own, key["secret"], 200)
+    key = new_key(own, "team-b")
     listed = json.loads(own.command("key", "list", "--json").stdout)
     assert key["id"] in [k["id"] for k in listed["keys"]] and key["secret"] not in json.dumps(listed)
     own.command("key", "revoke", key["id"])
@@ -64,8 +49,7 @@ def test_key_is_taken_up_and_revoked_without_restart(own):
 
 def test_revoked_during_a_stream(own):
     """The stream ends normally, the next request is refused."""
-    key = own.create_key("team-b")
-    take_up(own, key["secret"], 200)
+    key = new_key(own, "team-b")
     seen = []
     running = threading.Thread(target=lambda: seen.append(stream(
         own, {**null_params("tokens=30 delay_ms=60"), "stream": True}, headers=as_key(key))))
@@ -151,8 +135,7 @@ def test_token_narrows_and_works(own):
 
 
 def test_a_token_costs_one_request_of_its_key(own):
-    key = own.create_key("team-s", "--rpm", 2)
-    take_up(own, key["secret"], 200)
+    key = new_key(own, "team-s", "--rpm", 2)
     token = token_of(own, key)["access_token"]
     assert post(own, SMALL, headers=headers_for(key=token)).status == 200
     refused = request(own, "POST", "/v1/auth/token", headers={"x-api-key": key["secret"]})
@@ -175,8 +158,7 @@ def test_model_lists_show_what_may_be_used(own):
     """A key's models and a token's scope narrow the lists; the rest is as if it were not served."""
     def shown(secret):
         return [m["id"] for m in request(own, "GET", "/v1/models", headers=headers_for(key=secret)).json()["data"]]
-    key = own.create_key("team-l", "--models", "other")
-    take_up(own, key["secret"], 200)
+    key = new_key(own, "team-l", "--models", "other")
     assert sorted(shown(own.plain["secret"])) == sorted([NULL, "other"]) and shown(key["secret"]) == ["other"]
     token = token_of(own, own.plain, {"model_scope": [NULL]})["access_token"]
     assert shown(token) == [NULL]
@@ -201,10 +183,9 @@ def test_token_wishes_that_cannot_be(own, wish, status, names):
 
 
 def test_tokens_end_with_their_key(own):
-    key = own.create_key("team-c")
-    take_up(own, key["secret"], 200)
+    key = new_key(own, "team-c")
     token = token_of(own, key)["access_token"]
-    take_up(own, token, 200)
+    take_up(own, token)
     own.command("key", "revoke", key["id"])
     refused = take_up(own, token, 401)
     assert refused.headers["retry-after-ms"] == "1" and refused.headers["request-id"]
@@ -241,8 +222,7 @@ def test_revocation_in_flight(own, fleet):
     straggler's 401 may come after the others have fetched: the SDK then fetches again, so there are three tries."""
     fetches = []
     for attempt in range(3):
-        key = own.create_key(f"team-d{attempt}")
-        take_up(own, key["secret"], 200)
+        key = new_key(own, f"team-d{attempt}")
         sdk = fleet.get("ts-1.14@node20")
         call = sdk.start(own, "credentials", key=key["secret"], params=SMALL, calls=1, parallel=5, wait_ms=3000)
         time.sleep(1.2)
@@ -278,8 +258,7 @@ def quotas(answer):
 
 @pytest.mark.check(58)
 def test_rate_limit_headers(own):
-    key = own.create_key("team-e", "--rpm", 50, "--input-tpm", 10_000, "--output-tpm", 20_000)
-    take_up(own, key["secret"], 200)
+    key = new_key(own, "team-e", "--rpm", 50, "--input-tpm", 10_000, "--output-tpm", 20_000)
     seen = []
     for streamed in (False, True, False):
         answer = post(own, {**SMALL, "stream": streamed}, headers=as_key(key))
@@ -299,8 +278,7 @@ def test_rate_limit_headers(own):
 
 @pytest.mark.check(57)
 def test_request_quota(own):
-    key = own.create_key("team-f", "--rpm", 2)
-    take_up(own, key["secret"], 200)
+    key = new_key(own, "team-f", "--rpm", 2)
     answers = [post(own, SMALL, headers=as_key(key)) for _ in range(3)]
     assert [a.status for a in answers] == [200, 200, 429]
     refused = answers[2]
@@ -312,8 +290,7 @@ def test_request_quota(own):
 
 
 def test_burst_is_what_comes_at_once(own):
-    key = own.create_key("team-r", "--rpm", 60, "--burst", 3)
-    take_up(own, key["secret"], 200)
+    key = new_key(own, "team-r", "--rpm", 60, "--burst", 3)
     began = time.monotonic()
     status = [post(own, SMALL, headers=as_key(key)).status for _ in range(8)]
     assert 3 <= status.count(200) <= 3 + int(time.monotonic() - began) + 1 and status[:3] == [200] * 3, status
@@ -326,8 +303,7 @@ def test_burst_is_what_comes_at_once(own):
 @pytest.mark.check(57)
 @pytest.mark.parametrize("streamed", [False, True])
 def test_token_quota(own, streamed):
-    key = own.create_key("team-g", "--input-tpm", 100)
-    take_up(own, key["secret"], 200)
+    key = new_key(own, "team-g", "--input-tpm", 100)
     body = {**SMALL, "messages": user("word " * 60), "stream": streamed}
     assert post(own, body, headers=as_key(key)).status == 200
     refused = post(own, body, headers=as_key(key))
@@ -339,8 +315,7 @@ def test_token_quota(own, streamed):
 
 def test_settled_at_the_end(own):
     """What was reserved for a long answer comes back; a cancelled one pays for what it used."""
-    key = own.create_key("team-h", "--output-tpm", 1000)
-    take_up(own, key["secret"], 200)
+    key = new_key(own, "team-h", "--output-tpm", 1000)
     hint = as_key(key, x_anthropic_rate_hint="tokens=600")
     assert post(own, null_params("tokens=10"), headers=hint).status == 200
     left = int(quotas(post(own, null_params("tokens=1"), headers=hint))["output-tokens-remaining"])
@@ -356,8 +331,7 @@ def test_settled_at_the_end(own):
 
 
 def test_cancelled_while_it_waited_pays_nothing(busy):
-    key = busy.create_key("team-q", "--input-tpm", 1000, "--output-tpm", 10_000)
-    take_up(busy, key["secret"], 200)
+    key = new_key(busy, "team-q", "--input-tpm", 1000, "--output-tpm", 10_000)
     blocker = threading.Thread(target=post, args=(busy, null_params("tokens=60 delay_ms=20")),
                                kwargs={"headers": as_key(busy.keys["a"])})
     blocker.start()
@@ -375,8 +349,7 @@ def test_cancelled_while_it_waited_pays_nothing(busy):
 
 
 def test_requests_in_parallel_are_counted_exactly(own):
-    key = own.create_key("team-i", "--rpm", 40)
-    take_up(own, key["secret"], 200)
+    key = new_key(own, "team-i", "--rpm", 40)
     began = time.monotonic()
     with concurrent.futures.ThreadPoolExecutor(16) as pool:
         status = list(pool.map(lambda _: post(own, SMALL, headers=as_key(key)).status, range(80)))
@@ -451,8 +424,7 @@ def head_alone(server, headers):
 
 @pytest.mark.check(57)
 def test_quota_answers_before_the_body(own):
-    key = own.create_key("team-r", "--rpm", 1)
-    take_up(own, key["secret"], 200)
+    key = new_key(own, "team-r", "--rpm", 1)
     assert post(own, SMALL, headers=as_key(key)).status == 200
     refused = head_alone(own, as_key(key))
     assert refused.status == 429 and "1 requests per minute" in refused.error["message"]

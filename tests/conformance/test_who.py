@@ -7,6 +7,7 @@ import pytest
 
 from lib import server as servers
 from lib import wire
+from lib.keys import as_key, new_key
 from lib.server import NULL, null_model, null_params, user
 from lib.wire import headers_for, post, request
 
@@ -36,18 +37,6 @@ def own():
     running.start()
     with running:
         yield running
-
-
-def as_key(key, **more):
-    return headers_for(key=key["secret"], **more)
-
-
-def take_up(server, key):
-    deadline = time.monotonic() + 2
-    while request(server, "GET", "/v1/models", headers=as_key(key)).status == 401:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    return key
 
 
 def asked(server, method, target, body, h2=False, **headers):
@@ -151,7 +140,7 @@ def test_tokens_are_narrowed_on_every_route(own):
 
 # --- quotas --------------------------------------------------------------------------------------
 def test_counting_and_looking_up_have_limits_of_their_own(own):
-    key = take_up(own, own.create_key("team-n", "--rpm", 5))
+    key = new_key(own, "team-n", "--rpm", 5)
     ways = {"counts": lambda: post(own, COUNT, "/v1/messages/count_tokens", headers=as_key(key)),
             "looks": lambda: request(own, "GET", "/v1/cache", headers=as_key(key)),
             "asks": lambda: post(own, SMALL, headers=as_key(key))}
@@ -164,7 +153,7 @@ def test_counting_and_looking_up_have_limits_of_their_own(own):
 
 
 def test_bad_bodies_are_not_charged(own):
-    key = take_up(own, own.create_key("team-n", "--rpm", 5))
+    key = new_key(own, "team-n", "--rpm", 5)
     for body in (b"{", {**SMALL, "max_tokens": -1}, {**SMALL, "messages": []}, {**SMALL, "nonsense": 1}):
         for _ in range(4):
             refused = post(own, body, headers=as_key(key))
@@ -173,7 +162,7 @@ def test_bad_bodies_are_not_charged(own):
 
 
 def test_a_small_output_quota_is_used_up(own):
-    key = take_up(own, own.create_key("team-n", "--output-tpm", 200))
+    key = new_key(own, "team-n", "--output-tpm", 200)
     body = {**null_params("tokens=5"), "max_tokens": 4096}
     answers = [post(own, body, headers=as_key(key)) for _ in range(20)]
     assert [a.status for a in answers] == [200] * 20, answers[-1].body
