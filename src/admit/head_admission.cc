@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "admit/first_token.h"
+#include "admit/hints.h"
 #include "admit/rate_limit_headers.h"
 
 namespace zerohop::admit {
@@ -13,13 +14,6 @@ namespace {
 
 constexpr std::string_view kQuotaNames[kQuotas] = {
     "requests", "input tokens", "output tokens", "count_tokens requests", "look-ups", "deletions"};
-
-std::string shown(std::string_view text) {
-    std::string out(text.substr(0, 128));
-    for (char& c : out)
-        if (static_cast<unsigned char>(c) < 0x20 || c == '"') c = '?';
-    return out;
-}
 
 std::string duration_text(MonoNs ns) {
     const double seconds = static_cast<double>(ns) / 1e9;
@@ -43,16 +37,13 @@ HeadAdmission::~HeadAdmission() {
 }
 
 std::int32_t HeadAdmission::expected_output() const {
-    const KeyState& state = *binding_->key_state;
-    return std::max(
-        hinted_tokens_,
-        state.structure_lengths.estimate(structure_).value_or(state.lengths.estimate()));
+    return std::max(hinted_tokens_, binding_->workspace->structure_lengths.estimate(structure_)
+                                        .value_or(binding_->key_state->lengths.estimate()));
 }
 
 bool HeadAdmission::output_is_a_guess() const {
-    const KeyState& state = *binding_->key_state;
-    return !state.lengths.learned() && hinted_tokens_ < LengthLearner::kPrior &&
-           !state.structure_lengths.estimate(structure_);
+    return !binding_->key_state->lengths.learned() && hinted_tokens_ < LengthLearner::kPrior &&
+           !binding_->workspace->structure_lengths.estimate(structure_);
 }
 
 Error HeadAdmission::unknown_model(std::string_view name) const {
@@ -67,8 +58,8 @@ Error HeadAdmission::unknown_model(std::string_view name) const {
         known += (known.empty() ? "" : ", ") + model.id;
     }
     return Error{.code = Code::kNotFound,
-                 .detail = fmt::format("model \"{}\" is not served here; there {}: {}", shown(name),
-                                       shown_models == 1 ? "is" : "are",
+                 .detail = fmt::format("model \"{}\" is not served here; there {}: {}",
+                                       printable(name), shown_models == 1 ? "is" : "are",
                                        known.empty() ? "none for this key" : known),
                  .origin = "admit"};
 }
@@ -112,7 +103,7 @@ Result<const Model*> HeadAdmission::choose_model(std::string_view name) {
     if (model_from_hint_ && named != model_)
         return fail(Code::kInvalidRequest, "admit",
                     fmt::format("model: \"{}\" is not the model of x-anthropic-early-hint, \"{}\"",
-                                shown(name), model_->id));
+                                printable(name), model_->id));
     if (Status s = check_scope(*named); !s) return std::unexpected(s.error());
     model_ = named;
     if (Status s = check_first_token_now(); !s) return std::unexpected(s.error());
@@ -219,8 +210,10 @@ void HeadAdmission::settle(const Usage& used, bool completed, MonoNs now) {
         now);
     if (!completed) return;
     binding_->key_state->lengths.observe(used.output_tokens);
-    binding_->key_state->structure_lengths.observe(structure_, used.output_tokens);
+    binding_->workspace->structure_lengths.observe(structure_, used.output_tokens);
 }
+
+void HeadAdmission::forget_prompts() { binding_->workspace->structure_lengths.forget(); }
 
 void HeadAdmission::refund_request(MonoNs now) {
     if (!std::exchange(request_charged_, false)) return;

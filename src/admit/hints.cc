@@ -4,6 +4,8 @@
 
 #include <string>
 
+#include "base/ascii.h"
+
 namespace zerohop::admit {
 namespace {
 
@@ -12,18 +14,11 @@ constexpr std::string_view kOwn = "x-zerohop-";
 constexpr std::array<std::string_view, kHintHeaders> kSuffix = {
     "early-hint", "rate-hint", "cuda-stream", "debug", "stream-buffering"};
 
-std::string_view trim(std::string_view text) {
-    const auto blank = [](char c) { return c == ' ' || c == '\t'; };
-    while (!text.empty() && blank(text.front())) text.remove_prefix(1);
-    while (!text.empty() && blank(text.back())) text.remove_suffix(1);
-    return text;
-}
-
 void note_hint(HeadFields& fields, std::string_view suffix, const wire::Header& header) {
     if (header.value.size() > kMaxHintBytes) return;
     for (std::size_t i = 0; i < kHintHeaders; ++i) {
         if (suffix != kSuffix[i]) continue;
-        const std::string_view value = trim(header.value);
+        const std::string_view value = trim_blanks(header.value);
         if (fields.names[i].empty()) {
             fields.names[i] = header.name;
             fields.hints[i] = value;
@@ -67,14 +62,15 @@ template <class Fn>
 Status each_pair(std::string_view text, Fn&& fn) {
     while (!text.empty()) {
         const std::size_t semicolon = text.find(';');
-        const std::string_view pair = trim(text.substr(0, semicolon));
+        const std::string_view pair = trim_blanks(text.substr(0, semicolon));
         text =
             semicolon == std::string_view::npos ? std::string_view{} : text.substr(semicolon + 1);
         if (pair.empty()) continue;
         const std::size_t equals = pair.find('=');
-        const std::string_view key = trim(pair.substr(0, equals));
-        const std::string_view value =
-            equals == std::string_view::npos ? std::string_view{} : trim(pair.substr(equals + 1));
+        const std::string_view key = trim_blanks(pair.substr(0, equals));
+        const std::string_view value = equals == std::string_view::npos
+                                           ? std::string_view{}
+                                           : trim_blanks(pair.substr(equals + 1));
         if (Status s = fn(key, value); !s) return s;
     }
     return {};

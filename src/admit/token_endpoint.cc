@@ -7,6 +7,8 @@
 #include <set>
 #include <vector>
 
+#include "admit/hints.h"
+
 namespace zerohop::admit {
 namespace {
 
@@ -14,13 +16,6 @@ using Json = nlohmann::ordered_json;
 
 std::unexpected<Error> invalid(std::string text) {
     return fail(Code::kInvalidRequest, "admit", std::move(text));
-}
-
-std::string shown(std::string_view text) {
-    std::string out(text.substr(0, 64));
-    for (char& c : out)
-        if (c < 0x20 || c > 0x7e || c == '"') c = '?';
-    return out;
 }
 
 Status read_models(const Json& value, TokenWish& out) {
@@ -48,7 +43,7 @@ Status read_quota(const Json& value, TokenWish& out) {
             return invalid(
                 fmt::format("rate_limit_quota.{}: unknown; known are requests, "
                             "input_tokens and output_tokens",
-                            shown(name)));
+                            printable(name)));
         const bool whole = number.is_number_unsigned();
         const std::uint64_t n = whole ? number.get<std::uint64_t>() : 0;
         if (!whole || n == 0 || n > static_cast<std::uint64_t>(auth::kMaxLimit))
@@ -66,7 +61,7 @@ Status read_member(const std::string& name, const Json& value, TokenWish& out) {
     if (name != "region_hint")
         return invalid(fmt::format(
             "{}: unknown field; known are model_scope, region_hint and rate_limit_quota",
-            shown(name)));
+            printable(name)));
     if (!value.is_string() || !auth::valid_name(value.get_ref<const std::string&>()))
         return invalid("region_hint: must be the name of a region");
     out.region = value.get_ref<const std::string&>();
@@ -82,7 +77,7 @@ Json::parser_callback_t repeated_members(std::string& found) {
         if (event == Json::parse_event_t::object_end) open.pop_back();
         if (event == Json::parse_event_t::key) {
             const auto& name = value.get_ref<const std::string&>();
-            if (!open.back().insert(name).second && found.empty()) found = shown(name);
+            if (!open.back().insert(name).second && found.empty()) found = printable(name);
         }
         return true;
     };
@@ -116,8 +111,9 @@ Result<std::vector<std::string>> narrow_models(const HeadAdmission& who, const T
         if (name == "*") return models_of_key(who);
         const Model* model = who.topology().find_model(name);
         if (model == nullptr)
-            return fail(Code::kNotFound, "admit",
-                        fmt::format("model_scope: model \"{}\" is not served here", shown(name)));
+            return fail(
+                Code::kNotFound, "admit",
+                fmt::format("model_scope: model \"{}\" is not served here", printable(name)));
         if (!who.may_use(model->id))
             return fail(Code::kPermission, "admit",
                         fmt::format("model_scope: key {} may not use model \"{}\"", who.key()->id,

@@ -17,7 +17,7 @@ bool is_id(std::string_view text) {
     return !zero;
 }
 
-int hex_value(char c) {
+int lower_hex_value(char c) {
     if (c >= '0' && c <= '9') return c - '0';
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
@@ -33,8 +33,8 @@ std::string TraceParent::ids() const {
 std::optional<TraceParent> parse_traceparent(std::string_view text) {
     constexpr std::size_t kVersion0 = 55;
     if (text.size() < kVersion0 || text[2] != '-' || text[35] != '-' || text[52] != '-') return {};
-    const int v1 = hex_value(text[0]), v0 = hex_value(text[1]);
-    const int f1 = hex_value(text[53]), f0 = hex_value(text[54]);
+    const int v1 = lower_hex_value(text[0]), v0 = lower_hex_value(text[1]);
+    const int f1 = lower_hex_value(text[53]), f0 = lower_hex_value(text[54]);
     if ((v1 | v0 | f1 | f0) < 0) return {};
     const int version = v1 * 16 + v0;
     if (version == 0xff) return {};

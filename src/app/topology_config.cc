@@ -31,7 +31,7 @@ admit::WorkspaceLimits default_limits(const Config::Quota& quota) {
                       .output_tokens = quota.workspace_output_tokens_burst}};
 }
 
-admit::WorkspaceLimits limits_of(const WorkspaceConfig& workspace) {
+admit::WorkspaceLimits quotas_of(const WorkspaceConfig& workspace) {
     return {.limits = {.requests = workspace.requests,
                        .input_tokens = workspace.input_tokens,
                        .output_tokens = workspace.output_tokens},
@@ -75,7 +75,7 @@ Result<std::shared_ptr<const admit::Topology>> make_topology(
     topology.lanes = lanes;
     topology.workspace_default = default_limits(config.quota);
     for (const WorkspaceConfig& workspace : config.workspaces)
-        topology.workspaces[workspace.name] = limits_of(workspace);
+        topology.workspaces[workspace.name] = quotas_of(workspace);
     topology.max_body_bytes = config.limits.body_bytes;
     topology.count_cache_reads = config.quota.count_cache_reads;
     topology.server_names = config.server.names;

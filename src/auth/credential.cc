@@ -1,14 +1,9 @@
 #include "auth/credential.h"
 
+#include "base/ascii.h"
+
 namespace zerohop::auth {
 namespace {
-
-std::string_view trim(std::string_view text) {
-    const auto blank = [](char c) { return c == ' ' || c == '\t'; };
-    while (!text.empty() && blank(text.front())) text.remove_prefix(1);
-    while (!text.empty() && blank(text.back())) text.remove_suffix(1);
-    return text;
-}
 
 bool has_bearer_scheme(std::string_view value) {
     constexpr std::string_view kScheme = "bearer";
@@ -33,7 +28,7 @@ Result<Credential> bearer_of(std::string_view value) {
         return std::unexpected(
             unauthenticated("authorization must be \"Bearer\" and an API key or a token from POST "
                             "/v1/auth/token"));
-    return credential_of(value.empty() ? value : trim(value.substr(6)));
+    return credential_of(value.empty() ? value : trim_blanks(value.substr(6)));
 }
 
 }  // namespace
@@ -60,13 +55,13 @@ Error expired_token() {
 }
 
 Result<Credentials> read_credentials(std::string_view x_api_key, std::string_view authorization) {
-    const auto key = credential_of(trim(x_api_key));
-    const auto bearer = bearer_of(trim(authorization));
+    const auto key = credential_of(trim_blanks(x_api_key));
+    const auto bearer = bearer_of(trim_blanks(authorization));
     if (key && bearer && key->text != bearer->text)
         return Credentials{.first = *key, .second = *bearer};
     if (key) return Credentials{.first = *key, .second = {}};
     if (bearer) return Credentials{.first = *bearer, .second = {}};
-    return std::unexpected(trim(x_api_key).empty() ? bearer.error() : key.error());
+    return std::unexpected(trim_blanks(x_api_key).empty() ? bearer.error() : key.error());
 }
 
 }  // namespace zerohop::auth

@@ -1,4 +1,4 @@
-// ASCII without regard to case, as HTTP and model names have it. Pure functions, any thread.
+// What ASCII text means to HTTP, JSON and model names. Pure functions, any thread.
 #pragma once
 
 #include <string_view>
@@ -14,6 +14,23 @@ constexpr bool equal_ignoring_case(std::string_view a, std::string_view b) {
     for (std::size_t i = 0; i < a.size(); ++i)
         if (ascii_lower(a[i]) != ascii_lower(b[i])) return false;
     return true;
+}
+
+// JSON's white space.
+constexpr bool is_space(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
+
+constexpr std::string_view trim(std::string_view text) {
+    while (!text.empty() && is_space(text.front())) text.remove_prefix(1);
+    while (!text.empty() && is_space(text.back())) text.remove_suffix(1);
+    return text;
+}
+
+// HTTP's: within a header's value.
+constexpr std::string_view trim_blanks(std::string_view text) {
+    const auto blank = [](char c) { return c == ' ' || c == '\t'; };
+    while (!text.empty() && blank(text.front())) text.remove_prefix(1);
+    while (!text.empty() && blank(text.back())) text.remove_suffix(1);
+    return text;
 }
 
 }  // namespace zerohop

@@ -1,4 +1,4 @@
-// How a subcommand joins the binary: one function per command file, called by main.
+// How a subcommand joins the binary: one function per command file, called by run.
 //
 // Each add_*_command(app, exit_code) declares its CLI11 subcommand (description, options, footer
 // with examples) and a callback that does the work and sets exit_code (0 done, 1 findings or
@@ -10,6 +10,9 @@ class App;
 }
 
 namespace zerohop::cli {
+
+// The whole binary; its exit code.
+int run(int argc, char** argv);
 
 void add_serve_command(CLI::App& app, int& exit_code);
 void add_ask_command(CLI::App& app, int& exit_code);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/ascii.h"
 #include "cli/skeleton_command.h"
 #include "cli/skeleton_input.h"
 #include "engine/vocab_tool.h"
@@ -45,8 +46,6 @@ End end_of(const Call& call, const Rendered& rendered) {
     }
     return end;
 }
-
-bool blank_char(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
 
 // The first byte at which two calls differ, and of what kind the difference is.
 struct Divergence {
@@ -90,14 +89,14 @@ Divergence diverge(std::string_view a, std::string_view b) {
                 return d;
             }
     }
-    const bool space_a = at < a.size() && blank_char(a[at]);
-    const bool space_b = at < b.size() && blank_char(b[at]);
+    const bool space_a = at < a.size() && is_space(a[at]);
+    const bool space_b = at < b.size() && is_space(b[at]);
     // The same words go on behind other white space: a separator, as \n against \n\n.
     if (space_a || space_b) {
         std::size_t i = at;
         std::size_t k = at;
-        while (i < a.size() && blank_char(a[i])) ++i;
-        while (k < b.size() && blank_char(b[k])) ++k;
+        while (i < a.size() && is_space(a[i])) ++i;
+        while (k < b.size() && is_space(b[k])) ++k;
         const std::size_t same = std::min<std::size_t>({8, a.size() - i, b.size() - k});
         if (a.substr(i, same) == b.substr(k, same)) {
             d.kind = "separator";

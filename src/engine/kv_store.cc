@@ -12,7 +12,6 @@
 namespace zerohop::engine {
 namespace {
 
-constexpr std::string_view kOrigin = "engine";
 constexpr MonoNs kPublishEvery = kNsPerSec / 2;
 constexpr MonoNs kShrinkEvery = 2 * kNsPerSec;
 constexpr MonoNs kHostUnused = 600 * kNsPerSec;     // then a saved prefix goes

@@ -49,7 +49,6 @@
 namespace zerohop::engine {
 
 inline constexpr MonoNs kNever = std::numeric_limits<MonoNs>::max();
-inline constexpr std::string_view kOrigin = "engine";
 
 // The planner prefers who has waited longest: high priority counts as having waited long.
 inline MonoNs counted_since(const Sequence& sequence) {

@@ -8,11 +8,14 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "base/check.h"
 #include "engine/step_gate.h"
 
 namespace zerohop::engine {
+
+inline constexpr std::string_view kOrigin = "engine";  // of errors and log lines
 
 struct ModelFree {
     void operator()(llama_model* model) const { llama_model_free(model); }

@@ -22,8 +22,6 @@
 namespace zerohop::engine {
 namespace {
 
-constexpr std::string_view kOrigin = "engine";
-
 std::unexpected<Error> cannot_load(const std::string& path, std::string_view why) {
     return fail(Code::kInvalidRequest, kOrigin, fmt::format("cannot load {}: {}", path, why));
 }

@@ -25,7 +25,7 @@ namespace zerohop::engine {
 namespace {
 
 constexpr MonoNs kNever = std::numeric_limits<MonoNs>::max();
-constexpr MonoNs kLookAgain = kNsPerSec / 4;  // at readers
+constexpr MonoNs kLookAtReaders = kNsPerSec / 4;  // at readers
 
 struct Sequence {
     RequestPtr request;
@@ -266,7 +266,7 @@ std::int64_t NullEngine::sleep_ns(MonoNs now) {
     if (waiting_.next(now, false) != nullptr) return 0;
     MonoNs next = next_deadline_;
     if (!due_.empty()) next = std::min(next, due_.top().first);
-    if (n_paused_.load(std::memory_order_relaxed) > 0) next = std::min(next, now + kLookAgain);
+    if (n_paused_.load(std::memory_order_relaxed) > 0) next = std::min(next, now + kLookAtReaders);
     return next == kNever ? -1 : std::max<std::int64_t>(0, next - now);
 }
 

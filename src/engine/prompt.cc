@@ -10,13 +10,12 @@
 #include <optional>
 
 #include "base/log.h"
+#include "engine/llama_glue.h"
 #include "engine/prompt_guard.h"
 #include "engine/special_tokens.h"
 
 namespace zerohop::engine {
 namespace {
-
-constexpr std::string_view kOrigin = "engine";
 
 // ChatML, the commonest template there is.
 constexpr const char* kChatml =

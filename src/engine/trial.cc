@@ -25,7 +25,6 @@
 namespace zerohop::engine {
 namespace {
 
-constexpr std::string_view kOrigin = "engine";
 constexpr MonoNs kTrialLimit = 120 * kNsPerSec;
 constexpr std::int32_t kPrompt = 24;  // tokens
 constexpr std::int32_t kShort = 4;

@@ -16,7 +16,6 @@
 namespace zerohop::engine {
 namespace {
 
-constexpr std::string_view kOrigin = "engine";
 constexpr std::int64_t kBudgetNs = 4'500 * kNsPerMs;       // of measuring; loading is not in it
 constexpr std::int64_t kRowLimitNs = 1'500 * kNsPerMs;     // of one candidate
 constexpr std::int64_t kFirstLimitNs = 20'000 * kNsPerMs;  // while none has worked

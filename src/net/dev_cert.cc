@@ -20,7 +20,6 @@
 namespace zerohop::net {
 namespace {
 
-constexpr std::string_view kOrigin = "net";
 constexpr long kDay = 24 * 3600;
 constexpr long kValid = 397 * kDay;  // what browsers accept at most
 constexpr long kRenewBefore = 7 * kDay;
@@ -100,8 +99,7 @@ Result<Made> make() {
                add_extension(leaf, ca, NID_subject_alt_name, "DNS:localhost,IP:127.0.0.1,IP:::1") &&
                X509_sign(leaf, ca_key.get(), EVP_sha256()) > 0;
     }
-    if (!good)
-        return fail(Code::kInternal, kOrigin, "development certificate: " + tls_error_text());
+    if (!good) return fail(Code::kInternal, "net", "development certificate: " + tls_error_text());
     return made;
 }
 
@@ -134,7 +132,7 @@ Status write_file(const std::string& path, const std::string& text, mode_t mode)
     if (good && ::rename(beside.c_str(), path.c_str()) == 0) return {};
     const std::string reason = std::strerror(errno);
     ::unlink(beside.c_str());
-    return fail(Code::kInternal, kOrigin, fmt::format("cannot write {}: {}", path, reason));
+    return fail(Code::kInternal, "net", fmt::format("cannot write {}: {}", path, reason));
 }
 
 Cert read_certificate(const std::string& path) {
@@ -164,7 +162,7 @@ Result<DevCert> ensure_dev_cert(const std::string& folder) {
         if (!ec) ::chmod(folder.c_str(), 0700);
     }
     if (ec)
-        return fail(Code::kInternal, kOrigin,
+        return fail(Code::kInternal, "net",
                     fmt::format("cannot make {}: {}", folder, ec.message()));
     DevCert dev{.files = {.certificate = folder + "/cert.pem", .key = folder + "/key.pem"},
                 .ca = folder + "/ca.pem"};

@@ -26,7 +26,6 @@
 namespace zerohop::net {
 namespace {
 
-constexpr std::string_view kOrigin = "net";
 constexpr int kBacklog = 4096;  // the kernel caps it at net.core.somaxconn
 constexpr int kAcceptsPerTurn = 64;
 constexpr std::int64_t kRestMs = 100;  // after running out of descriptors
@@ -101,14 +100,14 @@ Result<Listening> describe(int fd, bool tls) {
     SocketAddress bound;
     bound.size = sizeof bound.storage;
     if (getsockname(fd, bound.get(), &bound.size) != 0)
-        return fail(Code::kUnavailable, kOrigin,
+        return fail(Code::kUnavailable, "net",
                     fmt::format("descriptor {} is no socket: {}", fd, why(errno)));
     auto [address, port] = name_of(bound);
     return Listening{.fd = fd, .tls = tls, .address = std::move(address), .port = port};
 }
 
 std::unexpected<Error> cannot_listen(const std::string& path, std::string_view reason) {
-    return fail(Code::kUnavailable, kOrigin, fmt::format("cannot listen on {}: {}", path, reason));
+    return fail(Code::kUnavailable, "net", fmt::format("cannot listen on {}: {}", path, reason));
 }
 
 // Why there may be no socket of ours at `path`; empty: there may.
@@ -130,7 +129,7 @@ Result<Listening> listen_on_path(const ListenerOptions& options) {
     sockaddr_un at{}, now{};
     at.sun_family = now.sun_family = AF_UNIX;
     if (beside.size() >= sizeof at.sun_path)
-        return fail(Code::kInvalidRequest, kOrigin,
+        return fail(Code::kInvalidRequest, "net",
                     fmt::format("{}: a socket's path may have {} bytes at most", options.path,
                                 sizeof at.sun_path - 5));
     options.path.copy(at.sun_path, options.path.size());
@@ -163,14 +162,14 @@ Result<Listening> open_listener(const ListenerOptions& options) {
         const int flags = fcntl(options.inherited_fd, F_GETFL);
         if (flags < 0 || fcntl(options.inherited_fd, F_SETFL, flags | O_NONBLOCK) < 0)
             return fail(
-                Code::kUnavailable, kOrigin,
+                Code::kUnavailable, "net",
                 fmt::format("inherited descriptor {}: {}", options.inherited_fd, why(errno)));
         return describe(options.inherited_fd, options.tls);
     }
     if (!options.path.empty()) return listen_on_path(options);
     const auto address = parse_address(options.address, options.port);
     if (!address)
-        return fail(Code::kInvalidRequest, kOrigin,
+        return fail(Code::kInvalidRequest, "net",
                     fmt::format("{} is no IPv4 or IPv6 address", options.address));
     const int fd =
         ::socket(address->storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -187,7 +186,7 @@ Result<Listening> open_listener(const ListenerOptions& options) {
     const int error = errno;
     if (fd >= 0) ::close(fd);
     return fail(
-        Code::kUnavailable, kOrigin,
+        Code::kUnavailable, "net",
         fmt::format("cannot listen on {} port {}: {}", options.address, options.port, why(error)));
 }
 

@@ -13,7 +13,6 @@
 namespace zerohop::net {
 namespace {
 
-constexpr std::string_view kOrigin = "net";
 constexpr long kTicketSeconds = 3600;
 
 // ECDHE with AEAD only (RFC 9325 §4.2); TLS 1.3 suites are OpenSSL's own list, all of that kind.
@@ -62,26 +61,26 @@ std::string tls_error_text() {
 
 Result<std::shared_ptr<TlsContext>> TlsContext::load(const TlsFiles& files) {
     for (const std::string& file : {files.certificate, files.key})
-        if (Status s = check_file(file, kOrigin); !s)
-            return fail(Code::kInvalidRequest, kOrigin, "TLS: " + s.error().detail);
+        if (Status s = check_file(file, "net"); !s)
+            return fail(Code::kInvalidRequest, "net", "TLS: " + s.error().detail);
     ERR_clear_error();
     SSL_CTX* raw = SSL_CTX_new(TLS_server_method());
-    if (raw == nullptr) return fail(Code::kInternal, kOrigin, "out of memory for TLS");
+    if (raw == nullptr) return fail(Code::kInternal, "net", "out of memory for TLS");
     std::shared_ptr<TlsContext> context(new TlsContext(raw));
     if (!configure(raw))
-        return fail(Code::kInternal, kOrigin, "TLS settings refused: " + tls_error_text());
+        return fail(Code::kInternal, "net", "TLS settings refused: " + tls_error_text());
     if (SSL_CTX_use_certificate_chain_file(raw, files.certificate.c_str()) != 1)
-        return fail(Code::kInvalidRequest, kOrigin,
+        return fail(Code::kInvalidRequest, "net",
                     fmt::format("TLS certificate {}: {}", files.certificate, tls_error_text()));
     if (SSL_CTX_use_PrivateKey_file(raw, files.key.c_str(), SSL_FILETYPE_PEM) != 1)
-        return fail(Code::kInvalidRequest, kOrigin,
+        return fail(Code::kInvalidRequest, "net",
                     fmt::format("TLS key {}: {}", files.key, tls_error_text()));
     if (SSL_CTX_check_private_key(raw) != 1)
-        return fail(Code::kInvalidRequest, kOrigin,
+        return fail(Code::kInvalidRequest, "net",
                     fmt::format("TLS key {} does not belong to certificate {}", files.key,
                                 files.certificate));
     if (X509_cmp_current_time(X509_get0_notAfter(SSL_CTX_get0_certificate(raw))) < 0)
-        return fail(Code::kInvalidRequest, kOrigin,
+        return fail(Code::kInvalidRequest, "net",
                     fmt::format("TLS certificate {} has expired", files.certificate));
     STACK_OF(X509)* chain = nullptr;
     SSL_CTX_get0_chain_certs(raw, static_cast<void*>(&chain));

@@ -4,6 +4,8 @@
 #include <cstring>
 #include <iterator>
 
+#include "base/ascii.h"
+
 namespace zerohop::skeleton {
 namespace {
 
@@ -331,11 +333,6 @@ bool begins(std::string_view line, std::string_view with, bool any_case) {
         if (lower(line[i]) != lower(with[i])) return false;
     return true;
 }
-std::string_view trim(std::string_view s) {
-    while (!s.empty() && (s.front() == ' ' || s.front() == '\t')) s.remove_prefix(1);
-    while (!s.empty() && (s.back() == ' ' || s.back() == '\t')) s.remove_suffix(1);
-    return s;
-}
 
 // Words that "class X", "import x" and the like need around them to be code and not English.
 bool python_import(std::string_view line) {
@@ -344,7 +341,7 @@ bool python_import(std::string_view line) {
             if (!(lower(c) >= 'a' && lower(c) <= 'z') && !(c >= '0' && c <= '9') && c != '_' &&
                 c != '.' && c != ',' && c != ' ')
                 return false;
-        const auto rest = trim(line.substr(7));
+        const auto rest = trim_blanks(line.substr(7));
         return rest.find(' ') == std::string_view::npos ||
                rest.find(" as ") != std::string_view::npos ||
                rest.find(", ") != std::string_view::npos;
@@ -467,7 +464,7 @@ bool may_be_code(std::string_view text) {
         while (end < stop && (text[end] == ' ' || text[end] == '\t')) ++end;
         if (end < stop && !may_begin_code(text[end])) return false;
         while (end < stop && text[end] != '\n' && text[end] != '\r') ++end;
-        const std::string_view line = trim(text.substr(at, end - at));
+        const std::string_view line = trim_blanks(text.substr(at, end - at));
         at = end + 1;
         if (line.empty() || begins(line, "//", false) || begins(line, "/*", false) ||
             begins(line, "* ", false) || begins(line, "#!", false) || begins(line, "--", false) ||
@@ -507,7 +504,8 @@ Lang detect_language(std::string_view code, bool whole_message) {
     for (std::size_t at = 0; at < code.size() && lines < 12;) {
         std::size_t end = at;
         while (end < code.size() && code[end] != '\n' && code[end] != '\r') ++end;
-        const std::string_view line = trim(code.substr(at, std::min<std::size_t>(end - at, 256)));
+        const std::string_view line =
+            trim_blanks(code.substr(at, std::min<std::size_t>(end - at, 256)));
         at = end + 1;
         if (line.empty() || begins(line, "//", false) || begins(line, "--", false) ||
             begins(line, "/*", false) || begins(line, "* ", false) || begins(line, "# ", false))

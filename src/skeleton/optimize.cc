@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/ascii.h"
 #include "skeleton/skeleton.h"
 
 namespace zerohop::skeleton {
@@ -12,13 +13,7 @@ namespace {
 constexpr std::string_view kRuleNames[kRules] = {
     "merge-text", "unwrap-doubled", "drop-empty", "placeholders", "role-tags", "constant-first"};
 
-bool is_space(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
 bool blank(std::string_view s) { return std::all_of(s.begin(), s.end(), is_space); }
-std::string_view trim(std::string_view s) {
-    while (!s.empty() && is_space(s.front())) s.remove_prefix(1);
-    while (!s.empty() && is_space(s.back())) s.remove_suffix(1);
-    return s;
-}
 std::string_view excerpt(std::string_view s) {
     s = trim(s);
     std::size_t n = std::min<std::size_t>(s.find_first_of("\r\n"), 48);

@@ -4,6 +4,7 @@
 // the messages. Everything between tags inside a role stays as written, with entities decoded.
 #include <optional>
 
+#include "base/ascii.h"
 #include "skeleton/skeleton.h"
 
 namespace zerohop::skeleton {
@@ -15,8 +16,6 @@ std::optional<Role> role_of(std::string_view name) {
     if (name == "assistant") return Role::kAssistant;
     return std::nullopt;
 }
-
-bool is_space(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
 
 void append_utf8(std::string& out, std::uint32_t c) {
     if (c < 0x80) {
