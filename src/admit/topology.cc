@@ -12,6 +12,8 @@
 namespace zerohop::admit {
 namespace {
 
+using Json = nlohmann::ordered_json;
+
 std::string lower(std::string_view text) {
     std::string out(text);
     for (char& c : out) c = ascii_lower(c);
@@ -184,8 +186,8 @@ std::string Topology::lane_names() const {
 namespace {
 
 // What each lane has of a model's slots, which may be less than it asks for.
-nlohmann::ordered_json reserved_json(const Model& model, const std::vector<Lane>& lanes) {
-    auto out = nlohmann::ordered_json::object();
+Json reserved_json(const Model& model, const std::vector<Lane>& lanes) {
+    auto out = Json::object();
     for (std::size_t i = 0; i < std::min(lanes.size(), model.lane_slots.size()); ++i)
         out[lanes[i].name] = model.lane_slots[i];
     return out;
@@ -194,7 +196,6 @@ nlohmann::ordered_json reserved_json(const Model& model, const std::vector<Lane>
 }  // namespace
 
 std::string topology_json(const Topology& topology) {
-    using Json = nlohmann::ordered_json;
     const TopologyConfig& config = topology.config();
     Json models = Json::array();
     for (const Model& model : config.models) {

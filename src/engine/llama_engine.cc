@@ -75,7 +75,7 @@ LlamaEngine::LlamaEngine(const LlamaOptions& options, std::shared_ptr<const Mode
       planner_({.batch_tokens = std::max(options.batch_tokens, plan.sequences),
                 .step_ns = options.step_ms * kNsPerMs,
                 .idle_step_ns = options.idle_step_ms * kNsPerMs}),
-      governor_(std::min(layout.threads, compute_->threads())),
+      governor_(layout.threads),
       pool_tokens_(llama_n_ctx(context_.get())) {
     const auto cells = static_cast<std::int32_t>(llama_n_ctx_seq(context_.get()));
     info_.context_tokens = std::min(wanted_context(*model_, options_), cells);

@@ -25,6 +25,14 @@ EnginePort& shared_engine() {
     return *engine;
 }
 
+// A model that asks for more compute threads than one loaded before gets them.
+TEST(LlamaLoad, EachThreadCountHasItsPoolAndAllTakeTurns) {
+    const auto one = shared_compute(1), two = shared_compute(2);
+    EXPECT_NE(one, two);
+    EXPECT_EQ(two, shared_compute(2));
+    EXPECT_EQ(&one->gate(), &two->gate());
+}
+
 TEST(LlamaLoad, NamesWhatIsWrong) {
     LlamaOptions options;
     options.path = "/nonexistent/model.gguf";

@@ -5,6 +5,7 @@
 #include <log.h>
 
 #include <filesystem>
+#include <map>
 #include <mutex>
 #include <utility>
 
@@ -69,7 +70,7 @@ void init_llama() {
 
 std::string take_llama_error() { return std::exchange(t_first_error, {}); }
 
-Compute::Compute(int threads) : threads_(threads) {
+Compute::Compute(int threads, std::shared_ptr<StepGate> gate) : gate_(std::move(gate)) {
     init_llama();
     ggml_threadpool_params params = ggml_threadpool_params_default(threads);
     // A thread that waits for the next step polls for a few milliseconds (131,072 pauses a level),
@@ -83,16 +84,12 @@ Compute::~Compute() { cpu_function<decltype(ggml_threadpool_free)>("ggml_threadp
 
 std::shared_ptr<Compute> shared_compute(int threads) {
     static std::mutex mutex;
-    static std::weak_ptr<Compute> shared;
+    static std::map<int, std::weak_ptr<Compute>> pools;  // by threads
+    static const auto gate = std::make_shared<StepGate>();
     const std::lock_guard lock(mutex);
-    std::shared_ptr<Compute> compute = shared.lock();
-    if (compute == nullptr) {
-        compute = std::make_shared<Compute>(threads);
-        shared = compute;
-    } else if (compute->threads() < threads) {
-        log_warn("engine", "{} compute threads asked for, {} already run and are shared", threads,
-                 compute->threads());
-    }
+    std::weak_ptr<Compute>& pool = pools[threads];
+    std::shared_ptr<Compute> compute = pool.lock();
+    if (compute == nullptr) pool = compute = std::make_shared<Compute>(threads, gate);
     return compute;
 }
 

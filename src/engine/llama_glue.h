@@ -64,22 +64,21 @@ std::string take_llama_error();
 // The compute threads that all contexts of the process share, and the gate they pass step by step.
 class Compute {
   public:
-    explicit Compute(int threads);
+    Compute(int threads, std::shared_ptr<StepGate> gate);
     ~Compute();
     Compute(const Compute&) = delete;
     Compute& operator=(const Compute&) = delete;
 
-    StepGate& gate() { return gate_; }
-    int threads() const { return threads_; }
+    StepGate& gate() { return *gate_; }  // one for all of the process
     void attach(llama_context* context) { llama_attach_threadpool(context, pool_, pool_); }
 
   private:
-    int threads_;
     ggml_threadpool* pool_;
-    StepGate gate_;
+    std::shared_ptr<StepGate> gate_;
 };
 
-// The first caller's thread count stays until nobody holds it; later callers use at most that many.
+// The pool of so many threads, which all who ask for as many share; it ends with the last of them.
+// Pools take turns by the gate, and one that does not compute sleeps.
 std::shared_ptr<Compute> shared_compute(int threads);
 
 }  // namespace zerohop::engine
