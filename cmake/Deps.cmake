@@ -2,7 +2,6 @@
 find_package(Threads REQUIRED)
 find_package(OpenSSL 3 REQUIRED)
 find_package(ZLIB REQUIRED)
-find_package(SQLite3 REQUIRED)
 find_package(fmt REQUIRED)
 find_package(spdlog REQUIRED)
 find_package(Boost 1.81 REQUIRED)  # headers only: Asio and Beast

@@ -8,8 +8,8 @@ import pathlib
 import re
 import sys
 
-ORDER = ["base", "request", "metrics", "wire", "skeleton", "auth", "api", "admit", "kv", "draft", "sched",
-         "engine", "net", "observe", "app", "cli"]
+ORDER = ["base", "request", "wire", "skeleton", "auth", "api", "admit", "kv", "draft", "sched",
+         "engine", "net", "app", "cli"]
 LEVEL = {name: i for i, name in enumerate(ORDER)}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 LLAMA = re.compile(r"^(llama|ggml|gguf|common|chat|sampling|json-schema-to-grammar|log)(-[a-z]+)?\.h(pp)?$")

@@ -95,16 +95,6 @@ Status FairQueue::push(FairItem item, MonoNs now) {
     return {};
 }
 
-void FairQueue::put_back(FairItem item, MonoNs now) {
-    if (item.arrived_ns == 0) item.arrived_ns = now;
-    item.tokens = std::max<std::int64_t>(item.tokens, 1);
-    const int band = band_of(item.priority);
-    const std::int64_t paid = item.tokens;
-    const std::string workspace = item.workspace;
-    insert(std::move(item));
-    workspaces_.find(workspace)->second->given[band] -= paid;
-}
-
 // What a workspace that has nothing queued starts with when it comes.
 std::int64_t FairQueue::given_to(const std::string& workspace, int band) const {
     const auto known = away_[band].find(workspace);

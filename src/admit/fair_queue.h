@@ -80,8 +80,6 @@ class FairQueue {
     std::optional<FairItem> pop(MonoNs now);
     // Takes one out that was cancelled or has a passed deadline; false when it is not queued.
     bool remove(std::uint64_t handle);
-    // Back in, where it was: for work that was paused. Never refused.
-    void put_back(FairItem item, MonoNs now);
 
     // Of these workspaces only high priority has a turn, until the next call.
     void hold_back(const std::vector<std::string>& workspaces) { held_back_ = workspaces; }

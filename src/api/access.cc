@@ -33,7 +33,6 @@ class LoggedExchange::Watch final : public wire::Responder {
     }
     void abort() override { to_.abort(); }
     std::size_t buffered_bytes() const override { return to_.buffered_bytes(); }
-    void pause_body(bool paused) override { to_.pause_body(paused); }
 
   private:
     wire::Responder& to_;

@@ -4,7 +4,6 @@
 
 #include <array>
 #include <charconv>
-#include <ctime>
 
 namespace zerohop::api {
 namespace {
@@ -115,15 +114,6 @@ std::string in_quotes(std::string_view text) {
     for (const char c : text) out += utf8 || static_cast<unsigned char>(c) < 0x80 ? c : '?';
     out += cut ? "…'" : "'";
     return out;
-}
-
-std::string rfc3339(std::int64_t wall_ns) {
-    const std::time_t seconds = static_cast<std::time_t>(wall_ns / 1'000'000'000);
-    std::tm utc{};
-    gmtime_r(&seconds, &utc);
-    char text[32];
-    const std::size_t n = std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc);
-    return {text, n};
 }
 
 }  // namespace zerohop::api

@@ -20,7 +20,4 @@ void append_int(std::string& out, std::int64_t value);
 // come straight from a header or a path: what is not UTF-8 is shown as '?'.
 std::string in_quotes(std::string_view text);
 
-// "2026-01-01T00:00:00Z" of nanoseconds since the epoch.
-std::string rfc3339(std::int64_t wall_ns);
-
 }  // namespace zerohop::api

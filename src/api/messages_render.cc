@@ -1,6 +1,7 @@
 #include "api/messages_render.h"
 
 #include "api/json_text.h"
+#include "base/rfc3339.h"
 
 namespace zerohop::api {
 namespace {
@@ -128,7 +129,7 @@ void append_expiry(std::string& out, MonoNs until, MonoNs now, WallNs wall) {
     if (until == 0)
         out += "null";
     else
-        append_json_string(out, rfc3339(wall + (until - now)));
+        append_json_string(out, format_rfc3339(wall + (until - now)));
 }
 
 void SseMessage::start(std::string& out, const Usage& usage) {

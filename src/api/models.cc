@@ -6,6 +6,7 @@
 
 #include "api/json_text.h"
 #include "api/url.h"
+#include "base/rfc3339.h"
 
 namespace zerohop::api {
 namespace {
@@ -34,7 +35,7 @@ void append_model(std::string& out, const ServedModel& model) {
     out += R"(,"display_name":)";
     append_json_string(out, info.display_name.empty() ? model.id : info.display_name);
     out += R"(,"created_at":)";
-    append_json_string(out, rfc3339(info.created_ns));
+    append_json_string(out, format_rfc3339(info.created_ns));
     out += R"(,"created":)";
     append_int(out, info.created_ns / kNsPerSec);
     out += R"(,"owned_by":"zerohop","lifecycle":"active","deprecated_at":null,"retires_at":null)"

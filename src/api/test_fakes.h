@@ -77,7 +77,6 @@ class FakeResponder final : public wire::Responder {
     void finish() override { finished = true; }
     void abort() override { aborted = true; }
     std::size_t buffered_bytes() const override { return held; }
-    void pause_body(bool) override {}
 
     std::string header(std::string_view name) const {
         for (const wire::Header& h : head.headers)

@@ -40,11 +40,6 @@ TEST(JsonText, QuotesAndCutsAtACodePoint) {
     EXPECT_EQ(in_quotes(long_text), "'" + std::string(63, 'a') + "…'");
 }
 
-TEST(JsonText, WritesRfc3339) {
-    EXPECT_EQ(rfc3339(0), "1970-01-01T00:00:00Z");
-    EXPECT_EQ(rfc3339(1767323045'000000000), "2026-01-02T03:04:05Z");
-}
-
 TEST(Url, DecodesPercent) {
     EXPECT_EQ(percent_decode("org%2Fname%20x:y"), "org/name x:y");
     EXPECT_EQ(percent_decode("%e6%BC%a2"), "漢");

@@ -9,24 +9,11 @@
 #include <type_traits>
 
 #include "auth/key_record.h"
+#include "base/edit_distance.h"
 #include "base/file.h"
 
 namespace zerohop::app {
 namespace {
-
-std::size_t edit_distance(std::string_view a, std::string_view b) {
-    std::vector<std::size_t> row(b.size() + 1);
-    for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
-    for (std::size_t i = 1; i <= a.size(); ++i) {
-        std::size_t diagonal = row[0]++;
-        for (std::size_t j = 1; j <= b.size(); ++j) {
-            const std::size_t above = row[j];
-            row[j] = std::min({row[j] + 1, row[j - 1] + 1, diagonal + (a[i - 1] != b[j - 1])});
-            diagonal = above;
-        }
-    }
-    return row[b.size()];
-}
 
 template <class Owner>
 std::string nearest(std::string_view unknown, const std::vector<Field<Owner>>& fields,

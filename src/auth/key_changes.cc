@@ -5,6 +5,7 @@
 
 #include "auth/key_file.h"
 #include "auth/token.h"
+#include "base/edit_distance.h"
 
 namespace zerohop::auth {
 namespace {
@@ -20,28 +21,12 @@ KeySecret hashed(const KeySnapshot::Content& content, std::string_view secret) {
     return {.kind = HashKind::kBlake2b, .digest = keyed_digest(content.hash_key, secret)};
 }
 
-// Edit distance, for "did you mean": small strings, quadratic.
-std::size_t distance(std::string_view a, std::string_view b) {
-    std::vector<std::size_t> row(b.size() + 1);
-    for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
-    for (std::size_t i = 1; i <= a.size(); ++i) {
-        std::size_t diagonal = row[0];
-        row[0] = i;
-        for (std::size_t j = 1; j <= b.size(); ++j) {
-            const std::size_t above = row[j];
-            row[j] = std::min({above + 1, row[j - 1] + 1, diagonal + (a[i - 1] != b[j - 1])});
-            diagonal = above;
-        }
-    }
-    return row[b.size()];
-}
-
 Result<KeyRecord*> find(KeySnapshot::Content& content, std::string_view id) {
     const KeyRecord* nearest = nullptr;
     std::size_t best = 5;
     for (KeyRecord& key : content.keys) {
         if (key.id == id) return &key;
-        if (const std::size_t d = distance(id.substr(0, 64), key.id); d < best) {
+        if (const std::size_t d = edit_distance(id.substr(0, 64), key.id); d < best) {
             best = d;
             nearest = &key;
         }

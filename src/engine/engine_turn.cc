@@ -183,8 +183,6 @@ void LlamaEngine::end_over(Sequence& sequence, Over over) {
     cancelled_.fetch_add(1, std::memory_order_relaxed);
     if (over == Over::kDeadline || why == CancelReason::kDeadline) {
         (void)sequence.stream->try_push(Failed{make_error(Code::kTimeout, "deadline exceeded")});
-    } else if (why == CancelReason::kShutdown) {
-        (void)sequence.stream->try_push(Failed{make_error(Code::kUnavailable, "shutting down")});
     }
 }
 

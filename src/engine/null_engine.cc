@@ -362,10 +362,8 @@ bool NullEngine::end_if_over(const SequencePtr& sequence, MonoNs now) {
     const CancelReason why = sequence->stream->cancelled();
     if (why != CancelReason::kNone) {
         const MonoNs seen = mono_now();
-        if (why != CancelReason::kDisconnect)
-            fail_stream(*sequence,
-                        why == CancelReason::kDeadline ? Code::kTimeout : Code::kUnavailable,
-                        why == CancelReason::kDeadline ? "deadline exceeded" : "shutting down");
+        if (why == CancelReason::kDeadline)
+            fail_stream(*sequence, Code::kTimeout, "deadline exceeded");
         end(*sequence);
         cancelled_.fetch_add(1, std::memory_order_relaxed);
         last_cancel_ns_.store(static_cast<std::uint64_t>(mono_now() - seen),

@@ -142,8 +142,7 @@ void TokenizerPool::work(Job&& job) {
     }
     if (stop()) {  // whatever came of it
         const CancelReason why = stream.cancelled();
-        if (stopping_ || why == CancelReason::kShutdown)
-            return refuse(stream, Code::kUnavailable, "shutting down");
+        if (stopping_) return refuse(stream, Code::kUnavailable, "shutting down");
         if (why == CancelReason::kDisconnect) return;
         return refuse(stream, Code::kTimeout, "deadline exceeded");
     }

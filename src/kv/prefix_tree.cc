@@ -297,16 +297,6 @@ std::uint32_t PrefixTree::close(EntryId id) {
     return now.length;
 }
 
-void PrefixTree::truncate(EntryId id, std::uint32_t length) {
-    const Impl::Entry* e = impl_->find(id);
-    if (e == nullptr || length >= e->length) return;
-    const auto index = static_cast<std::uint32_t>(id);
-    if (length == 0)
-        impl_->drop(index);
-    else
-        impl_->retreat(index, length);
-}
-
 void PrefixTree::drop(EntryId id) {
     if (impl_->find(id) != nullptr) impl_->drop(static_cast<std::uint32_t>(id));
 }
@@ -317,10 +307,6 @@ EntryInfo PrefixTree::info(EntryId id) const {
     const Impl::Entry* e = impl_->find(id);
     if (e == nullptr) return {};
     return {.length = e->length, .computed = e->computed, .running = e->running, .tag = e->tag};
-}
-
-void PrefixTree::set_tag(EntryId id, std::uint64_t tag) {
-    if (Impl::Entry* e = impl_->find(id)) e->tag = tag;
 }
 
 std::uint32_t PrefixTree::unique_tail(EntryId id) const {

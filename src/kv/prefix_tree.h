@@ -110,12 +110,10 @@ class PrefixTree {
     // The sequence ends and stays cached, cut to what it has computed; with nothing computed it is
     // dropped. Returns the length kept.
     std::uint32_t close(EntryId id);
-    void truncate(EntryId id, std::uint32_t length);  // to 0: drop
     void drop(EntryId id);
 
     bool alive(EntryId id) const;
     EntryInfo info(EntryId id) const;  // zeros for a dead id
-    void set_tag(EntryId id, std::uint64_t tag);
     // Tokens that vanish from the cache if this entry does (those it has computed alone).
     std::uint32_t unique_tail(EntryId id) const;
     // Tokens of its length that no other entry passes, computed or not: its share of used_tokens.

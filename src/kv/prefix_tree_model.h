@@ -81,10 +81,8 @@ class TreeModel {
                 advance();
                 break;
             case 5:
-                close();
-                break;
             case 6:
-                truncate();
+                close();
                 break;
             case 7:
                 evict();
@@ -130,14 +128,6 @@ class TreeModel {
         h.running = false;
         h.tokens.resize(h.computed);
         if (h.computed == 0) held_.erase(id);
-    }
-    void truncate() {
-        const EntryId id = pick();
-        if (id == 0) return;
-        Held& h = held_[id];
-        const std::uint32_t to = next() % (h.tokens.size() + 1);
-        tree_.truncate(id, to);
-        shrink(id, to);
     }
     void shrink(EntryId id, std::uint32_t to) {
         Held& h = held_[id];

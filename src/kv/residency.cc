@@ -178,11 +178,6 @@ std::uint32_t Residency::known_prefix(const Namespace& ns, std::span<const Token
                     blobs_.empty() ? 0U : stored_.lookup(ns, tokens).cached);
 }
 
-std::uint32_t Residency::free_slots() const {
-    return static_cast<std::uint32_t>(
-        std::ranges::count_if(slots_, [](const Slot& s) { return s.use != Use::kRunning; }));
-}
-
 ResidencyCounters Residency::counters() const {
     ResidencyCounters c = count_;
     c.blob_bytes = blob_bytes_;

@@ -177,7 +177,6 @@ class Residency {
     std::uint32_t known_prefix(const Namespace& ns, std::span<const Token> tokens) const;
 
     void set_costs(const Costs& costs) { config_.costs = costs; }
-    std::uint32_t free_slots() const;  // empty or idle: can be granted
     ResidencyCounters counters() const;
     const PrefixTree& resident() const { return resident_; }
     void check() const;

@@ -562,7 +562,6 @@ void storm(const ResidencyConfig& config, unsigned seed, int steps, ResidencyCou
         if (::testing::Test::HasFailure()) return;
     }
     while (!rig.live.empty()) rig.finish(rig.live.begin()->first);
-    EXPECT_EQ(rig.kv.free_slots(), config.slots);
     const ResidencyCounters c = rig.kv.counters();
     EXPECT_EQ(c.blobs, rig.llama.blobs());
     sum.take_overs += c.take_overs;

@@ -22,7 +22,7 @@
 
 namespace zerohop {
 
-enum class CancelReason : std::uint8_t { kNone, kDisconnect, kDeadline, kShutdown };
+enum class CancelReason : std::uint8_t { kNone, kDisconnect, kDeadline };
 
 class Stream {
   public:

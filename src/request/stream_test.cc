@@ -44,7 +44,7 @@ TEST(Stream, FirstCancelReasonStays) {
     Stream stream(nullptr, nullptr);
     stream.set_producer(&producer);
     stream.cancel(CancelReason::kDisconnect);
-    stream.cancel(CancelReason::kShutdown);
+    stream.cancel(CancelReason::kDeadline);
     EXPECT_EQ(stream.cancelled(), CancelReason::kDisconnect);
     EXPECT_EQ(producer.count, 1);
 }

@@ -93,7 +93,6 @@ void H1Session::begin_request(RequestHead head) {
     close_asked_ = parser_->wants_close();
     if (http10_ || !head.has_body) head.expects_continue = false;
     continue_due_ = head.expects_continue;
-    paused_ = false;
     in_state_ = In::kBody;
     head.decoded_ns = host_.now();
     body_clock_.start(head.decoded_ns, limits_);
@@ -178,18 +177,10 @@ void H1Session::on_disconnect() {
 
 bool H1Session::wants_read() const {
     if (in_state_ == In::kClosed) return true;  // dropped, so that the client can finish writing
-    if (paused_ && in_state_ == In::kBody && !response_.finished) return false;
     return in_.size() < limits_.pipeline_bytes;
 }
 
 std::size_t H1Session::buffered() const { return out_.size() + response_.held.size() + in_.size(); }
-
-void H1Session::pause_body(bool paused) {
-    if (paused_ == paused) return;
-    paused_ = paused;
-    if (!paused) body_clock_.start(host_.now(), limits_);
-    host_.wake();
-}
 
 void H1Session::drain() {
     draining_ = true;
@@ -213,7 +204,7 @@ void H1Session::tick() {
     } else if (in_state_ == In::kHead) {
         if (now - head_since_ > limits_.head_ms * kNsPerMs)
             refuse({408, "The request head took too long."});
-    } else if ((in_state_ == In::kBody && !paused_) || in_state_ == In::kDiscard) {
+    } else if (in_state_ == In::kBody || in_state_ == In::kDiscard) {
         if (body_clock_.too_slow(now, limits_))
             refuse({408, "The request body arrived too slowly."});
     }

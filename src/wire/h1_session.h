@@ -65,7 +65,6 @@ class H1Session final : public Session, private Responder {
     void finish() override;
     void abort() override;
     std::size_t buffered_bytes() const override { return out_.size() + response_.held.size(); }
-    void pause_body(bool paused) override;
 
     // Input (h1_session.cc)
     void parse();
@@ -91,7 +90,6 @@ class H1Session final : public Session, private Responder {
     In in_state_ = In::kHead;
     Closing closing_ = Closing::kOpen;
     bool parsing_ = false;
-    bool paused_ = false;
     bool draining_ = false;
     bool asked_ = false;  // a request has come on this connection
     std::string in_;      // not yet parsed

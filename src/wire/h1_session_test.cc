@@ -247,18 +247,6 @@ TEST(H1, ProducerStopsWhileNothingIsTaken) {
     EXPECT_EQ(d.echo.disconnects, 1);
 }
 
-TEST(H1, PauseStopsReading) {
-    Driver d(false);
-    d.feed("POST /pause HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\nab");
-    EXPECT_FALSE(d.session->wants_read());
-    d.pass_ms(3'600'000);  // paused time is ours, not the client's
-    EXPECT_EQ(d.closing(), Closing::kOpen);
-    d.echo.paused.at(0)->pause_body(false);
-    EXPECT_TRUE(d.session->wants_read());
-    d.feed("cd");
-    EXPECT_TRUE(d.sent.ends_with("abcd"));
-}
-
 TEST(H1, SlowHeadIs408) {
     Driver d(false);
     d.feed("GET /hello HT");

@@ -183,11 +183,7 @@ int H2Callbacks::on_data_chunk(nghttp2_session* session, std::uint8_t, std::int3
     stream->body_clock_.add(size, self.input_ns_, self.limits_);
     stream->owed_ -= static_cast<std::int64_t>(size);
     stream->on_body_progress();
-    if (stream->paused_ && !stream->dead()) {
-        stream->unconsumed_ += size;
-    } else {
-        nghttp2_session_consume_stream(session, id, size);
-    }
+    nghttp2_session_consume_stream(session, id, size);
     if (stream->exchange_ != nullptr && !stream->dead()) {
         stream->exchange_->on_body(view(data, size));
     } else {

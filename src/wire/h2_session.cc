@@ -297,8 +297,7 @@ void H2Session::tick_stream(H2Stream& stream, MonoNs now) {
             nghttp2_submit_rst_stream(session_, NGHTTP2_FLAG_NONE, stream.id_, NGHTTP2_NO_ERROR);
             host_.wake();
         }
-    } else if (!finished && !stream.request_done_ && !stream.paused_ &&
-               stream.body_clock_.too_slow(now, limits_)) {
+    } else if (!finished && !stream.request_done_ && stream.body_clock_.too_slow(now, limits_)) {
         if (stream.head_sent_) return cancel_stream(stream);
         drop_exchange(stream, true);
         stream.state_ = H2Stream::State::kOpen;  // nothing was answered: the session does

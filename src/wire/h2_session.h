@@ -1,7 +1,7 @@
 // H2Session: HTTP/2 on one connection, on nghttp2 (session.h says who calls what).
 //
-// Flow control is ours (no_auto_window_update): what arrives opens the connection's window again at
-// once, the stream's unless its exchange paused it. Frames are rendered only when the output is
+// Flow control is ours (no_auto_window_update): what arrives opens both windows again at
+// once. Frames are rendered only when the output is
 // empty, so what waits stays in its own stream's queue and is counted there. An answer that ends
 // before its request: END_STREAM, then the rest of the request is dropped with both windows open,
 // and after Limits::linger_… RST_STREAM(NO_ERROR). Abuse (floods of any frame that moves nothing)

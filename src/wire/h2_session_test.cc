@@ -314,23 +314,6 @@ TEST(H2, AbortResetsTheStreamOnly) {
     EXPECT_EQ(d.closing(), Closing::kOpen);
 }
 
-TEST(H2, PauseKeepsTheStreamWindowShut) {
-    Driver d(true);
-    Client c(d);
-    const std::string body(8 * 1024 * 1024, 'u');
-    const std::int32_t id = c.request("/pause", "POST", &body);
-    c.exchange();
-    EXPECT_LE(d.echo.received, static_cast<std::size_t>(d.limits.h2_stream_window));
-    EXPECT_LT(c.bodies[id].at, body.size());
-    d.pass_ms(100'000);
-    const std::int32_t other = c.request("/hello");
-    c.exchange();
-    EXPECT_EQ(c.answers[other].body, "hello");  // the connection's window stays open
-    d.echo.paused.at(0)->pause_body(false);
-    c.exchange();
-    EXPECT_EQ(c.answers[id].body.size(), body.size());
-}
-
 TEST(H2, ProducerStopsAtAShutWindowAndOthersGoOn) {
     Driver d(true);
     Client c(d, 65535, true);

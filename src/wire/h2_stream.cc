@@ -98,7 +98,6 @@ void H2Stream::finish() {
     if (!head_sent_ || (remaining_ > 0 && has_body_)) return abort();
     state_ = State::kFinished;
     finished_ns_ = discard_ns_ = session_.host_.now();
-    pause_body(false);  // what still comes is dropped, with the window open
     if (deferred_) {
         deferred_ = false;
         nghttp2_session_resume_data(session_.session_, id_);
@@ -115,18 +114,6 @@ void H2Stream::abort() {
     nghttp2_submit_rst_stream(session_.session_, NGHTTP2_FLAG_NONE, id_, NGHTTP2_INTERNAL_ERROR);
     session_.over_.push_back(id_);
     session_.host_.wake();
-}
-
-void H2Stream::pause_body(bool paused) {
-    if (paused_ == paused || is_gone()) return;
-    paused_ = paused;
-    if (paused) return;
-    body_clock_.start(session_.host_.now(), session_.limits_);
-    if (unconsumed_ > 0) {
-        nghttp2_session_consume_stream(session_.session_, id_, unconsumed_);
-        unconsumed_ = 0;
-        session_.host_.wake();
-    }
 }
 
 }  // namespace zerohop::wire

@@ -23,7 +23,6 @@ class H2Stream final : public Responder {
     void finish() override;
     void abort() override;
     std::size_t buffered_bytes() const override { return body_.size() + in_flight_; }
-    void pause_body(bool paused) override;
 
   private:
     friend class H2Session;
@@ -72,8 +71,6 @@ class H2Stream final : public Responder {
     std::int64_t owed_ = -1;                   // declared body bytes still to come
     std::unique_ptr<ResponseHead> held_head_;  // see kHoldAbove
     bool request_done_ = false;
-    bool paused_ = false;
-    std::size_t unconsumed_ = 0;  // received while paused: the window stays shut by this much
     BodyClock body_clock_;
     std::size_t discarded_ = 0;
     MonoNs finished_ns_ = 0;

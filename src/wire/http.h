@@ -101,8 +101,6 @@ class Responder {
     virtual void abort() = 0;
     // Bytes accepted and not yet handed to the kernel, of this response.
     virtual std::size_t buffered_bytes() const = 0;
-    // Stop / go on reading this request's body (h1: stop reading; h2: no WINDOW_UPDATE).
-    virtual void pause_body(bool paused) = 0;
 };
 
 class Exchange {

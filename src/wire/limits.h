@@ -14,7 +14,7 @@ struct Limits {
     std::size_t header_count = 128;          // fields of one head; beyond it: 431
     std::size_t target_bytes = 8 * 1024;     // path and query; beyond it: 414
     std::int64_t head_ms = 15'000;           // first to last byte of a head; beyond it: 408
-    std::int64_t body_idle_ms = 30'000;      // silence within a body (not while paused): 408
+    std::int64_t body_idle_ms = 30'000;      // silence within a body: 408
     std::int64_t body_ms = 120'000;          // first to last byte of a body; beyond it: 408
     std::int64_t min_rate = 256;             // bytes per second of a body or of an answer (pace.h)
     std::int64_t idle_ms = 400'000;          // no request on a connection (> 5 min: JVM pools)

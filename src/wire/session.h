@@ -61,7 +61,7 @@ class Session {
     virtual std::string_view output() = 0;
     virtual void consumed(std::size_t n) = 0;
 
-    // False while the peer has to wait: a paused body, or too much pipelined.
+    // False while the peer has to wait: too much is pipelined.
     virtual bool wants_read() const = 0;
     virtual Closing closing() const = 0;
 

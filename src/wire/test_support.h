@@ -7,7 +7,6 @@
 //     /hello      answers "hello" at the head          /early  413 at the head
 //     /never      never answers                        /abort  begins an answer, then aborts
 //     /flood      streams without end, 64 KiB at a time while less than that waits
-//     /pause      pauses its body at the first byte, answers like /collect after resume()
 //     others      404 once the request is complete
 // Single thread per exchange; the dispatcher's records are under a mutex, for use by net tests.
 #pragma once
@@ -46,7 +45,6 @@ class EchoDispatcher final : public Dispatcher {
     std::atomic<std::size_t> flooded{0};  // bytes given by /flood
     std::atomic<std::size_t> most_buffered{0};
     std::atomic<std::size_t> received{0};  // body bytes
-    std::vector<Responder*> paused;        // of /pause (single-threaded tests only)
 
   private:
     friend class EchoExchange;
@@ -83,10 +81,6 @@ class EchoExchange final : public Exchange {
         owner_.received += bytes.size();
         if (path_ == "/echo") return responder_.send_body(bytes);
         body_ += bytes;
-        if (path_ == "/pause" && body_.size() == bytes.size()) {
-            responder_.pause_body(true);
-            owner_.paused.push_back(&responder_);
-        }
     }
     void on_body_end() override {
         ++owner_.completed;
@@ -95,7 +89,7 @@ class EchoExchange final : public Exchange {
             owner_.bodies_.push_back(body_);
         }
         if (path_ == "/echo") return responder_.finish();
-        if (path_ == "/collect" || path_ == "/pause") return answer(200, body_);
+        if (path_ == "/collect") return answer(200, body_);
         if (path_ != "/never" && path_ != "/flood" && !done_) answer(404, "{}");
     }
     void on_writable() override {
