@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Includes point upward only: each src/<module> may include itself and the modules above it in ORDER.
+"""Includes point upward only: each src/<module> may include itself and the modules above it in ORDER, engines
+nothing of the clients' side.
 
 llama.h and its relatives are for engine alone; nobody includes a path relative to the file ("../").
 Prints every offence as file:line and exits 1 if there is one.
@@ -8,9 +9,12 @@ import pathlib
 import re
 import sys
 
-ORDER = ["base", "request", "wire", "skeleton", "auth", "api", "admit", "kv", "draft", "sched",
+ORDER = ["base", "request", "sched", "wire", "skeleton", "auth", "api", "admit", "kv", "draft",
          "engine", "net", "app", "cli"]
 LEVEL = {name: i for i, name in enumerate(ORDER)}
+# Of those above them these use only what both sides of the engine's port know.
+ENGINE_SIDE = {"kv", "draft", "engine"}
+CLIENT_SIDE = {"wire", "skeleton", "auth", "api", "admit"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 LLAMA = re.compile(r"^(llama|ggml|gguf|common|chat|sampling|json-schema-to-grammar|log)(-[a-z]+)?\.h(pp)?$")
 
@@ -33,6 +37,8 @@ def offences(root: pathlib.Path):
             elif "/" in target and first in LEVEL and (form == '"' or (root / "src" / target).exists()):
                 if LEVEL[first] > LEVEL[module]:
                     yield path, number, f"{module} must not include {first}/ (it stands below in the list)"
+                elif module in ENGINE_SIDE and first in CLIENT_SIDE:
+                    yield path, number, f"{module} must not include {first}/: engines know requests, not protocols"
                 elif not (root / "src" / target).exists():
                     yield path, number, f'"{target}" does not exist'
             elif form == '"' and "/" not in target and (path.parent / target).exists():

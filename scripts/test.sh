@@ -125,10 +125,10 @@ if wanted tsan; then
     export TSAN_OPTIONS="halt_on_error=1:second_deadlock_stack=1"
     llama_ready
     [[ -f build/tsan/build.ninja ]] || build_preset tsan help || true
-    mapfile -t targets < <(targets_of tsan '(base|request|auth|api|admit|engine|net|app)_test|zerohop')
+    mapfile -t targets < <(targets_of tsan '(base|request|sched|auth|api|admit|engine|net|app)_test|zerohop')
     if build tsan "${targets[@]}"; then
         # libllama itself is not instrumented: LlamaEngine runs with the tiny model that its tests make, on one thread.
-        ZEROHOP_TEST_MODEL='' unit_tests tsan tsan -R '^unit\.(base|request|auth|api|admit|engine|net|app)$'
+        ZEROHOP_TEST_MODEL='' unit_tests tsan tsan -R '^unit\.(base|request|sched|auth|api|admit|engine|net|app)$'
         ZEROHOP_FRONT_ONLY=1 ZEROHOP_BIN=$PWD/build/tsan/zerohop suite tsan-front conformance \
             -k 'test_streams or test_transport'
     fi

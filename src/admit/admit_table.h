@@ -57,10 +57,10 @@ struct TokenState {
 
 // Tokens reserved by heads whose body is on its way: counted where the model's engine reads them.
 struct ModelState {
-    explicit ModelState(std::shared_ptr<QueueGauge> shared)
-        : gauge(shared ? std::move(shared) : std::make_shared<QueueGauge>()) {}
+    explicit ModelState(std::shared_ptr<sched::QueueGauge> shared)
+        : gauge(shared ? std::move(shared) : std::make_shared<sched::QueueGauge>()) {}
     std::atomic<std::int64_t>& soft_kv() { return gauge->soft_kv_tokens; }
-    const std::shared_ptr<QueueGauge> gauge;
+    const std::shared_ptr<sched::QueueGauge> gauge;
 };
 
 // A key's rights, resolved against a topology.

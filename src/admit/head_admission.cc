@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "admit/first_token.h"
 #include "admit/hints.h"
 #include "admit/rate_limit_headers.h"
+#include "sched/first_token.h"
 
 namespace zerohop::admit {
 namespace {
@@ -85,8 +85,8 @@ FirstTokenPromise HeadAdmission::promise() const {
 Status HeadAdmission::check_first_token(std::uint32_t start_ms, std::int64_t input_tokens) const {
     const FirstTokenPromise promise = this->promise();
     if (promise.within_ms == 0) return {};
-    const QueueGauge& gauge = *model_->gauge;
-    return admit::check_first_token(
+    const sched::QueueGauge& gauge = *model_->gauge;
+    return sched::check_first_token(
         promise, start_ms, gauge.engine_keeps_promises ? 0 : gauge.prefill_ms_approx(input_tokens));
 }
 

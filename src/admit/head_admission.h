@@ -18,7 +18,7 @@
 
 namespace zerohop::admit {
 
-// What a request is admitted for; prices the FairItem.
+// What a request is admitted for; prices the sched::FairItem.
 struct Price {
     std::int32_t input_tokens = 0;
     std::int32_t output_tokens = 0;  // expected: max(hint, learned), at most max_tokens

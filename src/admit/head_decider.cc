@@ -93,7 +93,7 @@ Error overloaded(std::string detail, std::int64_t retry_after_ms) {
 Status check_load(const HeadAdmission& a) {
     const Model* model = a.model();
     if (model == nullptr || !model->gauge || a.counts_only()) return {};
-    const QueueGauge::Lane& lane = model->gauge->lanes[a.lane()];
+    const sched::QueueGauge::Lane& lane = model->gauge->lanes[a.lane()];
     if (!lane.full.load(std::memory_order_relaxed)) return {};
     const std::int64_t retry = lane.retry_after_ms.load(std::memory_order_relaxed);
     return std::unexpected(

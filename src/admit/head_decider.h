@@ -5,9 +5,9 @@
 //     I/O thread   admission.on_body_bytes(now)    each body chunk
 //     I/O thread   admission.choose_model(name)    once the body is parsed: 400 404 403
 //     I/O thread   admission.admit(in, max, …)     once the prompt is tokenized: 429, or a Price
-//     engine       FairQueue::push(item), pop()    item.tokens = price.tokens(): 529, or its turn
-//     I/O thread   admission.settle(usage, …)      when the answer ended, however it ended
-//     I/O thread   ~HeadAdmission                  gives back whatever is still held
+//     engine       sched::FairQueue::push(item), pop()    item.tokens = price.tokens(): 529, or its
+//     turn I/O thread   admission.settle(usage, …)      when the answer ended, however it ended I/O
+//     thread   ~HeadAdmission                  gives back whatever is still held
 //
 //     control      install(keys, topology)         at start, when KeyStore::reload() says true, and
 //     on

@@ -7,10 +7,10 @@
 #include <algorithm>
 #include <vector>
 
-#include "admit/fair_queue.h"
 #include "admit/head_decider.h"
 #include "admit/token_endpoint.h"
 #include "auth/key_file.h"
+#include "sched/fair_queue.h"
 
 namespace zerohop::admit {
 namespace {
@@ -103,7 +103,7 @@ void clock_ns(benchmark::State& state) {
 BENCHMARK(clock_ns);
 
 void fair_queue_push_pop_ns(benchmark::State& state) {
-    FairQueue queue({.max_requests = 4096, .max_tokens = 1'000'000'000});
+    sched::FairQueue queue({.max_requests = 4096, .max_tokens = 1'000'000'000});
     std::uint64_t handle = 1;
     MonoNs now = kNsPerSec;
     const auto push = [&] {

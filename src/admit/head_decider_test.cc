@@ -39,7 +39,7 @@ class Decider : public ::testing::Test {
                            .aliases = {"latest"},
                            .context_tokens = 8192,
                            .kv_reserve_tokens = 512,
-                           .gauge = std::make_shared<QueueGauge>()},
+                           .gauge = std::make_shared<sched::QueueGauge>()},
                           {.id = "small", .context_tokens = 2048}};
         config_.workspaces["team-a"].limits = {.requests = 100};
         build();
@@ -516,7 +516,7 @@ TEST_F(Decider, HugeRequestsAreRefusedForGoodOrAdmittedAlone) {
 }
 
 TEST_F(Decider, FullQueueIs529AtTheHeadAndCostsNothing) {
-    QueueGauge& gauge = *config_.models[0].gauge;
+    sched::QueueGauge& gauge = *config_.models[0].gauge;
     gauge.lanes[0].full = true;
     gauge.lanes[0].retry_after_ms = 2500;
     const std::vector<wire::Header> hint = {{"x-anthropic-early-hint", "model=big"}};
@@ -533,7 +533,7 @@ TEST_F(Decider, FullQueueIs529AtTheHeadAndCostsNothing) {
 }
 
 TEST_F(Decider, HighPriorityIsRefusedRatherThanLate) {
-    QueueGauge& gauge = *config_.models[0].gauge;
+    sched::QueueGauge& gauge = *config_.models[0].gauge;
     gauge.lanes[1].high_start_ms = 151;
     std::vector<wire::Header> headers = {{"x-anthropic-early-hint", "model=big"},
                                          {"x-anthropic-cuda-stream", "low-latency"},
@@ -557,7 +557,7 @@ TEST_F(Decider, HighPriorityIsRefusedRatherThanLate) {
 // What of a prompt is cached only the engine knows: it refuses for the prompt, the head for the
 // wait.
 TEST_F(Decider, APromptMayBeCachedWhereTheEngineKeepsPromises) {
-    QueueGauge& gauge = *config_.models[0].gauge;
+    sched::QueueGauge& gauge = *config_.models[0].gauge;
     gauge.engine_keeps_promises = true;
     gauge.prefill_token_ns = 1e6;
     std::vector<wire::Header> headers = {{"x-anthropic-early-hint", "model=big"},
@@ -577,7 +577,7 @@ TEST_F(Decider, APromptMayBeCachedWhereTheEngineKeepsPromises) {
 }
 
 TEST_F(Decider, AHighPromptThatWouldTakeTooLongIsRefused) {
-    QueueGauge& gauge = *config_.models[0].gauge;
+    sched::QueueGauge& gauge = *config_.models[0].gauge;
     gauge.prefill_token_ns = 1e6;
     gauge.lanes[1].high_start_ms = 40;
     const std::vector<wire::Header> lane = {{"x-anthropic-cuda-stream", "low-latency"},

@@ -12,10 +12,10 @@
 #include <string_view>
 #include <vector>
 
-#include "admit/queue_gauge.h"
 #include "auth/key_record.h"
 #include "base/error.h"
 #include "request/model_names.h"
+#include "sched/queue_gauge.h"
 
 namespace zerohop::admit {
 
@@ -33,7 +33,7 @@ struct Model {
     std::uint32_t instance = 0;                  // which EnginePort, for `app`
     std::int32_t context_tokens = 0;             // prompt + output
     std::int32_t kv_reserve_tokens = 0;          // soft reservation when the body's size is unknown
-    std::shared_ptr<QueueGauge> gauge;           // may be null: then never full
+    std::shared_ptr<sched::QueueGauge> gauge;    // may be null: then never full
     std::uint32_t max_sequences = 0;             // its slots
     std::vector<std::uint32_t> lane_slots = {};  // reserved of them, by lane: lane_slots.h
     bool fallback = false;                       // for names that nobody has
@@ -69,7 +69,7 @@ std::vector<Lane> default_lanes();
 class Topology {
   public:
     static constexpr std::size_t kMaxLanes =
-        QueueGauge::kMaxLanes;  // a key's lanes are one 64-bit mask
+        sched::QueueGauge::kMaxLanes;  // a key's lanes are one 64-bit mask
 
     // Fails with kInvalidRequest naming the entry: names used twice, no models' ids, bad names, …
     static Result<std::shared_ptr<const Topology>> make(TopologyConfig config);

@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <cmath>
 
-#include "admit/lane_slots.h"
 #include "admit/token_endpoint.h"
 #include "app/topology_config.h"
 #include "auth/key_file.h"
 #include "base/log.h"
+#include "sched/lane_slots.h"
 
 namespace zerohop::app {
 namespace {
@@ -56,7 +56,7 @@ void check_objective(const admit::Lane& lane, const admit::Model& model) {
 // Says where a lane has less than somebody asked for it.
 void reserve_slots(admit::Model& model, const std::vector<admit::Lane>& lanes, bool asked) {
     const std::vector<std::uint32_t> wanted = reservations_of(lanes);
-    model.lane_slots = admit::granted_slots(wanted, model.max_sequences);
+    model.lane_slots = sched::granted_slots(wanted, model.max_sequences);
     for (std::size_t i = 0; asked && i < lanes.size(); ++i)
         if (model.lane_slots[i] < wanted[i])
             log_warn("app",
@@ -83,7 +83,7 @@ Result<std::unique_ptr<Admission>> Admission::open(const Config& config) {
 }
 
 Status Admission::start(const Config& config, std::vector<std::unique_ptr<EnginePort>>& engines,
-                        const std::vector<std::shared_ptr<admit::QueueGauge>>& gauges) {
+                        const std::vector<std::shared_ptr<sched::QueueGauge>>& gauges) {
     lanes_ = lanes_of(config);
     for (std::size_t i = 0; i < engines.size(); ++i) {
         const ModelInfo& info = engines[i]->info();

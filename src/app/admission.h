@@ -13,10 +13,10 @@
 #include <vector>
 
 #include "admit/head_decider.h"
-#include "admit/lane_caps.h"
 #include "app/config.h"
 #include "auth/key_store.h"
 #include "request/engine_port.h"
+#include "sched/lane_caps.h"
 
 namespace zerohop::app {
 
@@ -26,12 +26,12 @@ class Admission {
     static Result<std::unique_ptr<Admission>> open(const Config& config);
     // `models` are those of config.models, in its order.
     Status start(const Config& config, std::vector<std::unique_ptr<EnginePort>>& engines,
-                 const std::vector<std::shared_ptr<admit::QueueGauge>>& gauges);
+                 const std::vector<std::shared_ptr<sched::QueueGauge>>& gauges);
 
     bool has_keys() const { return !keys_.snapshot()->empty(); }
     api::HeadPolicy& policy() { return *decider_; }
     // Of the lanes' step caps, for engines; set at start() and at a reload.
-    std::shared_ptr<const admit::LaneCaps> lane_caps() const { return lane_caps_; }
+    std::shared_ptr<const sched::LaneCaps> lane_caps() const { return lane_caps_; }
 
     // Takes up a changed key file; lets soft reservations lapse.
     void tick(MonoNs now);
@@ -55,7 +55,7 @@ class Admission {
     std::vector<admit::Model> models_;
     std::vector<admit::Lane> lanes_;  // engines know them by index: always those of start()
     std::int64_t body_bytes_ = 0;
-    std::shared_ptr<admit::LaneCaps> lane_caps_ = std::make_shared<admit::LaneCaps>();
+    std::shared_ptr<sched::LaneCaps> lane_caps_ = std::make_shared<sched::LaneCaps>();
     std::shared_ptr<const admit::Topology> topology_;
     std::unique_ptr<admit::HeadDecider> decider_;
 };

@@ -69,8 +69,8 @@ Result<engine::LlamaOptions> llama_options(const ModelConfig& model, const Confi
 }
 
 Result<std::unique_ptr<EnginePort>> load_model(const ModelConfig& model, const Config& config,
-                                               std::shared_ptr<admit::QueueGauge> gauge,
-                                               std::shared_ptr<const admit::LaneCaps> caps,
+                                               std::shared_ptr<sched::QueueGauge> gauge,
+                                               std::shared_ptr<const sched::LaneCaps> caps,
                                                const Progress& progress) {
     if (model.path.starts_with("null:")) {
         std::string script = model.path == "null:" ? "null" : model.path;

@@ -6,10 +6,10 @@
 #include <memory>
 #include <string_view>
 
-#include "admit/lane_caps.h"
-#include "admit/queue_gauge.h"
 #include "app/config.h"
 #include "request/engine_port.h"
+#include "sched/lane_caps.h"
+#include "sched/queue_gauge.h"
 
 namespace zerohop::engine {
 struct LlamaOptions;
@@ -25,8 +25,8 @@ Result<engine::LlamaOptions> llama_options(const ModelConfig& model, const Confi
 
 // `gauge` is told how long the model's queue is, `caps` is read at each step; both may be null.
 Result<std::unique_ptr<EnginePort>> load_model(const ModelConfig& model, const Config& config,
-                                               std::shared_ptr<admit::QueueGauge> gauge,
-                                               std::shared_ptr<const admit::LaneCaps> caps,
+                                               std::shared_ptr<sched::QueueGauge> gauge,
+                                               std::shared_ptr<const sched::LaneCaps> caps,
                                                const Progress& progress);
 
 // $XDG_CACHE_HOME/zerohop, ~/.cache/zerohop or config.engine.cache_dir; made when missing.

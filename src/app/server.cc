@@ -159,7 +159,7 @@ struct Server::Parts {
     Config config;
     std::unique_ptr<MemoryBudget> body_budget;  // before who may still hold a request at the end
     std::vector<std::unique_ptr<EnginePort>> engines;
-    std::vector<std::shared_ptr<admit::QueueGauge>> gauges;  // of engines, in their order
+    std::vector<std::shared_ptr<sched::QueueGauge>> gauges;  // of engines, in their order
     ReloadDesk reloads;
     std::unique_ptr<Admission> admission;
     std::unique_ptr<AccessLog> access_log;
@@ -187,7 +187,7 @@ struct Server::Parts {
 
 Status Server::Parts::load_engines(const Progress& progress) {
     for (const ModelConfig& model : config.models) {
-        gauges.push_back(std::make_shared<admit::QueueGauge>());
+        gauges.push_back(std::make_shared<sched::QueueGauge>());
         Result<std::unique_ptr<EnginePort>> engine =
             load_model(model, config, gauges.back(), admission->lane_caps(), progress);
         if (!engine) return std::unexpected(engine.error());

@@ -1,4 +1,4 @@
-// Who gets a place in the batch, and who gives one up. Policy: admit::FairQueue among those that
+// Who gets a place in the batch, and who gives one up. Policy: sched::FairQueue among those that
 // are new, sched/occupancy.h among those that want KV.
 #include <algorithm>
 #include <string_view>

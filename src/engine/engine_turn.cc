@@ -4,9 +4,9 @@
 #include <iterator>
 #include <utility>
 
-#include "admit/first_token.h"
 #include "base/log.h"
 #include "engine/llama_engine_impl.h"
+#include "sched/first_token.h"
 
 namespace zerohop::engine {
 namespace {
@@ -96,17 +96,17 @@ Status LlamaEngine::queue(SequencePtr&& sequence, std::int64_t left, MonoNs sinc
     const auto planned = sequence->expected.samples > 0
                              ? static_cast<std::int32_t>(sequence->expected.mean_tokens)
                              : 0;
-    return waiting_.push(
-        fair_item(*request, sequence->order, left, static_cast<double>(left) * prefill_token_ns_,
-                  decode_token_ns_, since, planned),
-        request->lane, std::move(sequence), now);
+    return waiting_.push(sched::fair_item(*request, sequence->order, left,
+                                          static_cast<double>(left) * prefill_token_ns_,
+                                          decode_token_ns_, since, planned),
+                         request->lane, std::move(sequence), now);
 }
 
 // With so many tokens of its prompt left to compute.
 Status LlamaEngine::check_promise(const Request& request, std::int64_t left) const {
     if (options_.gauge == nullptr || request.max_tokens == 0) return {};
-    const admit::QueueGauge& gauge = *options_.gauge;
-    return admit::check_first_token(
+    const sched::QueueGauge& gauge = *options_.gauge;
+    return sched::check_first_token(
         request.promise, gauge.lanes[request.lane].high_start_ms.load(std::memory_order_relaxed),
         gauge.prefill_ms_approx(left));
 }
@@ -311,7 +311,7 @@ std::int64_t LlamaEngine::sleep_ns() const {
     if (running_.empty()) until = std::min(until, give_back_at_);
     // A kept place (FairQueue) is given away by the clock, not by an event, and so are those of
     // slow readers, and the room of pins that expire.
-    if (!waiting_.empty()) until = std::min(until, now + admit::FairQueue::kReturn);
+    if (!waiting_.empty()) until = std::min(until, now + sched::FairQueue::kReturn);
     const auto starved = [](const SequencePtr& sequence) { return sequence->starved(); };
     if (!resuming_.empty() || !lagging_.empty() || std::ranges::any_of(running_, starved) ||
         std::ranges::any_of(ending_, starved))

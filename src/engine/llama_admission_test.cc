@@ -43,7 +43,7 @@ TEST(LlamaAdmission, AKeptPlaceIsGivenAwayInTheEnd) {
 TEST(LlamaAdmission, APromiseCountsOnlyWhatIsNotCached) {
     NEED_MODEL();
     LlamaOptions options = base_options();
-    options.gauge = std::make_shared<admit::QueueGauge>();
+    options.gauge = std::make_shared<sched::QueueGauge>();
     auto engine = load(options);
     EXPECT_TRUE(options.gauge->engine_keeps_promises);
     std::string text;
@@ -103,7 +103,7 @@ TEST(LlamaAdmission, LowStandsStillForAHighPrompt) {
 TEST(LlamaAdmission, PromptsBesideACappedLaneGetItsCap) {
     NEED_MODEL();
     constexpr std::size_t kCap = 16;
-    auto caps = std::make_shared<admit::LaneCaps>();
+    auto caps = std::make_shared<sched::LaneCaps>();
     caps->set(1, kCap);
     LlamaOptions options = base_options();
     options.side_prefill = false;

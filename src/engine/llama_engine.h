@@ -17,12 +17,12 @@
 #include <string_view>
 #include <vector>
 
-#include "admit/lane_caps.h"
-#include "admit/queue_gauge.h"
 #include "base/error.h"
 #include "request/engine_port.h"
 #include "request/request.h"
+#include "sched/lane_caps.h"
 #include "sched/occupancy.h"
+#include "sched/queue_gauge.h"
 
 namespace zerohop::engine {
 
@@ -75,10 +75,10 @@ struct LlamaOptions {
     // Beyond these a request fails with kOverloaded.
     std::int32_t queue_requests = 256;         // requests waiting for a slot
     std::int64_t queue_tokens = 1 << 20;       // their prompt and expected output in total
-    std::shared_ptr<admit::QueueGauge> gauge;  // kept up to date for whoever asks; may be null
+    std::shared_ptr<sched::QueueGauge> gauge;  // kept up to date for whoever asks; may be null
     std::vector<std::uint32_t> lane_reserved;  // slots by lane index (wait_queue.h)
     sched::OccupancyLimits occupancy;          // how long a reader may hold a place
-    std::shared_ptr<const admit::LaneCaps> lane_caps;  // read at each step; null: none
+    std::shared_ptr<const sched::LaneCaps> lane_caps;  // read at each step; null: none
     bool own_attention = true;                         // attention.h; of the whole process
     bool side_prefill = true;               // long prompts in a context of their own (on a CPU)
     bool prefix_cache = true;               // requests share the KV of what they begin with

@@ -40,11 +40,11 @@
 #include "engine/tokenizer.h"
 #include "engine/tokenizer_pool.h"
 #include "engine/tuner.h"
-#include "engine/wait_queue.h"
 #include "engine/wake.h"
 #include "kv/plans.h"
 #include "sched/planner.h"
 #include "sched/thread_governor.h"
+#include "sched/wait_queue.h"
 
 namespace zerohop::engine {
 
@@ -204,7 +204,7 @@ class LlamaEngine final : public EnginePort {
     Inbox<Forget> forgets_;
 
     // The engine thread's own.
-    WaitQueue<SequencePtr> waiting_;  // new ones
+    sched::WaitQueue<SequencePtr> waiting_;  // new ones
     kv::Plans plans_;
     std::uint64_t next_order_ = 0;
     std::mt19937_64 seeds_;

@@ -67,7 +67,7 @@ TEST(LlamaTier, IdleCellsGiveWayToWhatHeadsReserve) {
     options.kv_tokens = 1024;
     options.context_tokens = 1024;
     options.cache_host_bytes = 1LL << 30;
-    options.gauge = std::make_shared<admit::QueueGauge>();
+    options.gauge = std::make_shared<sched::QueueGauge>();
     auto engine = load(options);
     ASSERT_TRUE(answer_of(*engine, ask_as("a", filler(300, 1), 1)).done);
     const auto idle_in_pool = [&] {

@@ -17,9 +17,9 @@
 #include "engine/inbox.h"
 #include "engine/null_script.h"
 #include "engine/too_long.h"
-#include "engine/wait_queue.h"
 #include "engine/wake.h"
 #include "request/output_text.h"
+#include "sched/wait_queue.h"
 
 namespace zerohop::engine {
 namespace {
@@ -55,7 +55,7 @@ struct Later {
 class NullEngine final : public EnginePort {
   public:
     NullEngine(NullConfig config, std::vector<std::uint32_t> lane_reserved,
-               const std::shared_ptr<admit::QueueGauge>& gauge,
+               const std::shared_ptr<sched::QueueGauge>& gauge,
                const sched::OccupancyLimits& occupancy)
         : config_(std::move(config)),
           occupancy_(occupancy),
@@ -107,14 +107,14 @@ class NullEngine final : public EnginePort {
     ModelInfo info_;
     Wake wake_;
     std::atomic<bool> look_{false}, draining_{false}, stopping_{false};
-    // In the engine beyond submit, for the bound of inbox and queue together: WaitQueue keeps its
-    // own, and nobody waits there with queue=0.
+    // In the engine beyond submit, for the bound of inbox and queue together: sched::WaitQueue
+    // keeps its own, and nobody waits there with queue=0.
     std::atomic<std::uint32_t> inside_{0};
 
     Inbox<SequencePtr> inbox_;
 
     // The engine thread's own.
-    WaitQueue<SequencePtr> waiting_;
+    sched::WaitQueue<SequencePtr> waiting_;
     std::uint64_t next_handle_ = 0;
     std::vector<SequencePtr> running_, lagging_;
     MonoNs next_deadline_ = kNever;
@@ -274,9 +274,10 @@ void NullEngine::enqueue(SequencePtr&& sequence, MonoNs now) {
     // A cancel before it was taken from the inbox told a turn that did not know of it yet.
     if (end_if_over(sequence, now)) return;
     const std::uint8_t lane = sequence->request->lane;
-    admit::FairItem item = fair_item(*sequence->request, ++next_handle_, sequence->input_tokens,
-                                     static_cast<double>(sequence->script.prefill_ns),
-                                     static_cast<double>(sequence->script.delay_ns), now);
+    sched::FairItem item =
+        sched::fair_item(*sequence->request, ++next_handle_, sequence->input_tokens,
+                         static_cast<double>(sequence->script.prefill_ns),
+                         static_cast<double>(sequence->script.delay_ns), now);
     const SequencePtr kept = sequence;
     const Status queued = waiting_.push(std::move(item), lane, std::move(sequence), now);
     if (queued) return;
@@ -462,7 +463,7 @@ void NullEngine::step(const SequencePtr& pointer, MonoNs now) {
 
 Result<std::unique_ptr<EnginePort>> make_null(std::string_view config,
                                               std::vector<std::uint32_t> lane_reserved,
-                                              const std::shared_ptr<admit::QueueGauge>& gauge,
+                                              const std::shared_ptr<sched::QueueGauge>& gauge,
                                               const sched::OccupancyLimits& occupancy) {
     Result<NullConfig> parsed = parse_null_config(config);
     if (!parsed) return std::unexpected(parsed.error());

@@ -34,10 +34,10 @@
 #include <string_view>
 #include <vector>
 
-#include "admit/queue_gauge.h"
 #include "base/error.h"
 #include "request/engine_port.h"
 #include "sched/occupancy.h"
+#include "sched/queue_gauge.h"
 
 namespace zerohop::engine {
 
@@ -45,7 +45,7 @@ namespace zerohop::engine {
 // with kInvalidRequest on an unknown key or a bad value.
 Result<std::unique_ptr<EnginePort>> make_null(
     std::string_view config, std::vector<std::uint32_t> lane_reserved = {},
-    const std::shared_ptr<admit::QueueGauge>& gauge = nullptr,
+    const std::shared_ptr<sched::QueueGauge>& gauge = nullptr,
     const sched::OccupancyLimits& occupancy = {});
 
 }  // namespace zerohop::engine

@@ -169,7 +169,7 @@ std::shared_ptr<Request> ask_as(std::string workspace, std::string text) {
 }
 
 TEST(NullEngine, KeepsTheQueuesSharesAndTellsTheGauge) {
-    auto gauge = std::make_shared<admit::QueueGauge>();
+    auto gauge = std::make_shared<sched::QueueGauge>();
     auto made = make_null("null:delay_ms=1000,slots=1,queue=8,prefill_ms=250", {}, gauge);
     ASSERT_TRUE(made);
     EnginePort& engine = **made;

@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "engine/inbox.h"
-#include "engine/wait_queue.h"
 #include "engine/wake.h"
 #include "request/stream.h"
+#include "sched/wait_queue.h"
 
 namespace zerohop::engine {
 namespace {
@@ -82,7 +82,7 @@ class Taker {
     void look_at(std::unique_ptr<Job> job) {
         seen_ns_ = mono_now();
         const RequestPtr request = job->request;
-        (void)queue_.push(fair_item(*request, ++handle_, 300, 3e8, 1e7, seen_ns_), 0,
+        (void)queue_.push(sched::fair_item(*request, ++handle_, 300, 3e8, 1e7, seen_ns_), 0,
                           std::move(job), seen_ns_);
         if (queue_.next(seen_ns_, false) != nullptr) job = queue_.take(seen_ns_);
         taken_ns_.store(mono_now(), std::memory_order_release);
@@ -91,8 +91,8 @@ class Taker {
     const bool sleeps_;
     Inbox<std::unique_ptr<Job>> inbox_;
     std::vector<std::unique_ptr<Job>> arrived_;
-    WaitQueue<std::unique_ptr<Job>> queue_{WaitQueue<std::unique_ptr<Job>>::Options{
-        .bounds = {}, .gauge = std::make_shared<admit::QueueGauge>(), .reserved = {}, .slots = 8}};
+    sched::WaitQueue<std::unique_ptr<Job>> queue_{sched::WaitQueue<std::unique_ptr<Job>>::Options{
+        .bounds = {}, .gauge = std::make_shared<sched::QueueGauge>(), .reserved = {}, .slots = 8}};
     Wake wake_;
     std::uint64_t handle_ = 0;
     MonoNs seen_ns_ = 0;  // before taken_ns_

@@ -1,6 +1,6 @@
 // Invariants: a workspace is in ring_[b] exactly when entries[b] is not empty, and in workspaces_
 // exactly when it has any entry; tokens_ and count_ are the sums over all entries.
-#include "admit/fair_queue.h"
+#include "sched/fair_queue.h"
 
 #include <fmt/format.h>
 
@@ -8,7 +8,7 @@
 
 #include "base/check.h"
 
-namespace zerohop::admit {
+namespace zerohop::sched {
 namespace {
 
 int band_of(Priority p) { return p == Priority::kHigh ? 1 : 0; }
@@ -201,4 +201,4 @@ bool FairQueue::remove(std::uint64_t handle) {
     return true;
 }
 
-}  // namespace zerohop::admit
+}  // namespace zerohop::sched

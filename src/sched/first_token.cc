@@ -1,11 +1,11 @@
-#include "admit/first_token.h"
+#include "sched/first_token.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 
-namespace zerohop::admit {
+namespace zerohop::sched {
 
 Status check_first_token(const FirstTokenPromise& promise, std::uint32_t start_ms, double own_ms) {
     const double expected = start_ms + own_ms;
@@ -24,4 +24,4 @@ Status check_first_token(const FirstTokenPromise& promise, std::uint32_t start_m
     return std::unexpected(std::move(error));
 }
 
-}  // namespace zerohop::admit
+}  // namespace zerohop::sched

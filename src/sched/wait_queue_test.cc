@@ -1,12 +1,12 @@
 // What the queue tells of itself: to streams whether they wait, to the gauge how long a
 // high-priority request would.
-#include "engine/wait_queue.h"
+#include "sched/wait_queue.h"
 
 #include <gtest/gtest.h>
 
 #include "request/stream.h"
 
-namespace zerohop::engine {
+namespace zerohop::sched {
 namespace {
 
 constexpr MonoNs kStart = 1000 * kNsPerSec;
@@ -16,7 +16,7 @@ struct Job {
 };
 using JobPtr = std::shared_ptr<Job>;
 
-admit::FairItem item(std::uint64_t handle, Priority priority, MonoNs first_token, MonoNs work) {
+FairItem item(std::uint64_t handle, Priority priority, MonoNs first_token, MonoNs work) {
     return {.handle = handle,
             .workspace = "w",
             .priority = priority,
@@ -52,7 +52,7 @@ class WaitQueueTest : public ::testing::Test {
     }
     std::uint32_t wait_ms(std::size_t lane = 0) const { return gauge_->lanes[lane].high_start_ms; }
 
-    std::shared_ptr<admit::QueueGauge> gauge_ = std::make_shared<admit::QueueGauge>();
+    std::shared_ptr<QueueGauge> gauge_ = std::make_shared<QueueGauge>();
     std::unique_ptr<WaitQueue<JobPtr>> queue_;
     std::uint32_t max_requests_ = 256;
     std::uint64_t handle_ = 0;
@@ -147,4 +147,4 @@ TEST_F(WaitQueueTest, AReservedLaneWaitsForItsOwnOnly) {
 }
 
 }  // namespace
-}  // namespace zerohop::engine
+}  // namespace zerohop::sched

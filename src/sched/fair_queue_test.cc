@@ -1,4 +1,4 @@
-#include "admit/fair_queue.h"
+#include "sched/fair_queue.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <random>
 #include <vector>
 
-namespace zerohop::admit {
+namespace zerohop::sched {
 namespace {
 
 constexpr MonoNs kBegin = 1000 * kNsPerSec;
@@ -366,4 +366,4 @@ TEST(FairQueue, AWorkspaceHeldBackHasNoTurnButItsHighOnes) {
 }
 
 }  // namespace
-}  // namespace zerohop::admit
+}  // namespace zerohop::sched

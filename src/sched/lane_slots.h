@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-namespace zerohop::admit {
+namespace zerohop::sched {
 
 // By lane, in the order of the lanes. All together get at most half of the slots, the first ones
 // first: what is kept for some must not lock out the rest.
@@ -23,4 +23,4 @@ inline std::vector<std::uint32_t> granted_slots(std::span<const std::uint32_t> w
     return granted;
 }
 
-}  // namespace zerohop::admit
+}  // namespace zerohop::sched

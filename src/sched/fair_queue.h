@@ -40,7 +40,7 @@
 #include "base/error.h"
 #include "request/priority.h"
 
-namespace zerohop::admit {
+namespace zerohop::sched {
 
 struct FairItem {
     std::uint64_t handle = 0;  // unique among the queued
@@ -149,4 +149,4 @@ class FairQueue {
     double ns_per_pop_ = 0;  // moving average
 };
 
-}  // namespace zerohop::admit
+}  // namespace zerohop::sched

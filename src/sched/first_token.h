@@ -8,8 +8,8 @@
 #include "base/error.h"
 #include "request/request.h"
 
-namespace zerohop::admit {
+namespace zerohop::sched {
 
 Status check_first_token(const FirstTokenPromise& promise, std::uint32_t start_ms, double own_ms);
 
-}  // namespace zerohop::admit
+}  // namespace zerohop::sched

@@ -10,9 +10,9 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "admit/queue_gauge.h"
+#include "sched/queue_gauge.h"
 
-namespace zerohop::admit {
+namespace zerohop::sched {
 
 class LaneCaps {
   public:
@@ -28,4 +28,4 @@ class LaneCaps {
     std::array<std::atomic<std::uint32_t>, QueueGauge::kMaxLanes> caps_{};
 };
 
-}  // namespace zerohop::admit
+}  // namespace zerohop::sched

@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace zerohop::admit {
+namespace zerohop::sched {
 
 struct QueueGauge {
     static constexpr std::size_t kMaxLanes = 64;
@@ -51,4 +51,4 @@ struct QueueGauge {
     }
 };
 
-}  // namespace zerohop::admit
+}  // namespace zerohop::sched

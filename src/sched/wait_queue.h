@@ -1,6 +1,6 @@
 // WaitQueue: the requests that wait for a slot of the batch, and whose turn it is.
 //
-// Order and bounds are admit::FairQueue's. A lane with reserved slots has a queue of its own, so
+// Order and bounds are FairQueue's. A lane with reserved slots has a queue of its own, so
 // that nobody of another lane stands in its way; all other lanes share one. A reservation holds
 // while its lane is in use (kLaneMemory): a lane that nobody uses costs the others nothing.
 //
@@ -24,22 +24,21 @@
 #include <utility>
 #include <vector>
 
-#include "admit/fair_queue.h"
-#include "admit/lane_slots.h"
-#include "admit/queue_gauge.h"
 #include "request/request.h"
+#include "sched/fair_queue.h"
+#include "sched/lane_slots.h"
+#include "sched/queue_gauge.h"
 
-namespace zerohop::engine {
+namespace zerohop::sched {
 
 inline constexpr MonoNs kLaneMemory = 60 * kNsPerSec;
 
 // What a request stands in the queue with. `input_tokens`: those that are left to compute, in
 // `first_token_ns`. `planned_output`: what requests of its structure needed before; 0: not known,
 // then the estimate of its head holds. Absent both, a short answer.
-inline admit::FairItem fair_item(const Request& request, std::uint64_t handle,
-                                 std::int64_t input_tokens, double first_token_ns,
-                                 double output_token_ns, MonoNs now,
-                                 std::int32_t planned_output = 0) {
+inline FairItem fair_item(const Request& request, std::uint64_t handle, std::int64_t input_tokens,
+                          double first_token_ns, double output_token_ns, MonoNs now,
+                          std::int32_t planned_output = 0) {
     constexpr std::int32_t kUnknownOutput = 256;
     const std::int32_t guess =
         request.expected_output > 0 ? request.expected_output : kUnknownOutput;
@@ -59,9 +58,9 @@ template <class Pointer>
 class WaitQueue {
   public:
     struct Options {
-        admit::FairQueue::Bounds bounds;
-        std::shared_ptr<admit::QueueGauge> gauge;  // kept up to date; may be null
-        std::vector<std::uint32_t> reserved;       // slots by lane; absent ones reserve none
+        FairQueue::Bounds bounds;
+        std::shared_ptr<QueueGauge> gauge;    // kept up to date; may be null
+        std::vector<std::uint32_t> reserved;  // slots by lane; absent ones reserve none
         std::uint32_t slots = 1;
         // The engine computes in steps that it looks here between, prompts one after the other, and
         // lets high priority pre-empt low. False: all at once, each for itself.
@@ -75,7 +74,7 @@ class WaitQueue {
             gauge_->max_requests = options.bounds.max_requests;
             gauge_->max_tokens = static_cast<std::uint64_t>(options.bounds.max_tokens);
         }
-        for (const std::uint32_t reserved : admit::granted_slots(options.reserved, slots_)) {
+        for (const std::uint32_t reserved : granted_slots(options.reserved, slots_)) {
             class_of_lane_.push_back(reserved == 0 ? 0 : classes_.size());
             if (reserved == 0) continue;
             classes_.push_back(std::make_unique<Class>(options.bounds));
@@ -83,7 +82,7 @@ class WaitQueue {
         }
     }
 
-    Status push(admit::FairItem item, std::uint8_t lane, Pointer&& pointer, MonoNs now) {
+    Status push(FairItem item, std::uint8_t lane, Pointer&& pointer, MonoNs now) {
         Class& to = *classes_[class_of(lane)];
         const std::uint64_t handle = item.handle;
         if (Status s = to.queue.push(std::move(item), now); !s) return s;
@@ -116,9 +115,9 @@ class WaitQueue {
         forget_ended();
         publish(now);
         next_ = nullptr;
-        const admit::FairItem* best = nullptr;
+        const FairItem* best = nullptr;
         for (std::size_t i = classes_.size(); i-- > 0;) {  // reserved lanes first
-            const admit::FairItem* item = classes_[i]->queue.peek(now);
+            const FairItem* item = classes_[i]->queue.peek(now);
             if (item == nullptr || slots_used(i, now) + kept(i, now) >= slots_) continue;
             if (high_only && item->priority != Priority::kHigh) continue;
             if (best != nullptr &&
@@ -131,7 +130,7 @@ class WaitQueue {
     }
     // The one that next() gave just before.
     Pointer take(MonoNs now) {
-        const std::optional<admit::FairItem> item = next_->queue.pop(now);
+        const std::optional<FairItem> item = next_->queue.pop(now);
         auto node = waiting_.extract(item->handle);
         std::size_t at = 0;
         while (classes_[at].get() != next_) ++at;
@@ -166,8 +165,8 @@ class WaitQueue {
 
   private:
     struct Class {
-        explicit Class(const admit::FairQueue::Bounds& bounds) : queue(bounds) {}
-        admit::FairQueue queue;
+        explicit Class(const FairQueue::Bounds& bounds) : queue(bounds) {}
+        FairQueue queue;
         std::uint32_t reserved = 0, running = 0;
         std::uint32_t start_ms = 0;
         MonoNs used_ns = 0;
@@ -269,7 +268,7 @@ class WaitQueue {
 
     const std::uint32_t slots_;
     const bool stepped_;
-    const std::shared_ptr<admit::QueueGauge> gauge_;
+    const std::shared_ptr<QueueGauge> gauge_;
     std::vector<std::unique_ptr<Class>> classes_;  // 0: all lanes that reserve nothing
     std::vector<std::size_t> class_of_lane_;
     std::unordered_map<std::uint64_t, Pointer> waiting_;  // by FairItem::handle
@@ -279,4 +278,4 @@ class WaitQueue {
     bool was_running_ = false;
 };
 
-}  // namespace zerohop::engine
+}  // namespace zerohop::sched
