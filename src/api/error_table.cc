@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "api/ids.h"
 #include "api/json_text.h"
 
 namespace zerohop::api {
@@ -67,6 +68,25 @@ std::string error_body(const Error& error, std::string_view request_id) {
     append_json_string(out, request_id);
     out += '}';
     return out;
+}
+
+wire::WireAnswer wire_refusal(const wire::WireError& error) {
+    const std::string id = new_id("req_");
+    const bool ours = error.status >= 500 && error.status != 501 && error.status != 505;
+    wire::WireAnswer answer;
+    answer.body = R"({"type":"error","error":{"type":)";
+    append_json_string(answer.body, error.status == 413 ? "request_too_large"
+                                    : ours              ? "api_error"
+                                                        : "invalid_request_error");
+    answer.body += R"(,"message":)";
+    append_json_string(answer.body, error.message);
+    answer.body += R"(},"request_id":)";
+    append_json_string(answer.body, id);
+    answer.body += '}';
+    answer.head.status = error.status;
+    answer.head.headers = {{"content-type", "application/json"}, {"request-id", id}};
+    answer.head.content_length = static_cast<std::int64_t>(answer.body.size());
+    return answer;
 }
 
 std::string error_event(const Error& error, std::string_view request_id) {

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "wire/http.h"
+#include "wire/wire_error.h"
 
 namespace zerohop::api {
 
@@ -24,6 +25,9 @@ bool blames_the_request(Code code);
 // {"type":"error","error":{"type","message"[,"details"]},"request_id"}. The OpenAI SDK reads
 // error.message and error.type of the same object.
 std::string error_body(const Error& error, std::string_view request_id);
+
+// The answer to what the wire refuses by itself, under an id of its own.
+wire::WireAnswer wire_refusal(const wire::WireError& error);
 
 // The same object as an in-stream event, blank line included. Nothing may follow it.
 std::string error_event(const Error& error, std::string_view request_id);

@@ -15,6 +15,7 @@
 
 #include "api/answer.h"
 #include "api/catalog.h"
+#include "api/error_table.h"
 #include "api/messages_exchange.h"
 #include "api/options.h"
 #include "api/routes.h"
@@ -29,6 +30,7 @@ class Service final : public wire::Dispatcher {
 
     std::unique_ptr<wire::Exchange> on_head(const wire::RequestHead& head,
                                             wire::Responder& responder) override;
+    wire::WireAnswer refusal(const wire::WireError& error) override { return wire_refusal(error); }
 
     const Catalog& catalog() const { return catalog_; }
     Catalog& catalog() { return catalog_; }

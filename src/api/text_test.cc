@@ -129,6 +129,27 @@ TEST(ErrorTable, RendersBodies) {
               "event: error\ndata: " + error_body(plain, "req_1") + "\n\n");
 }
 
+TEST(ErrorTable, SaysWhatTheWireRefuses) {
+    const auto type_of = [](int status) {
+        const wire::WireAnswer answer = wire_refusal({status, "No \"."});
+        EXPECT_EQ(answer.head.status, status);
+        EXPECT_EQ(answer.head.content_length, static_cast<std::int64_t>(answer.body.size()));
+        EXPECT_EQ(answer.head.headers.at(0).value, "application/json");
+        const std::string& id = answer.head.headers.at(1).value;
+        EXPECT_TRUE(id.starts_with("req_"));
+        const std::string begin = R"({"type":"error","error":{"type":")";
+        EXPECT_TRUE(answer.body.starts_with(begin)) << answer.body;
+        EXPECT_TRUE(answer.body.ends_with(R"(","message":"No \"."},"request_id":")" + id + "\"}"))
+            << answer.body;
+        return answer.body.substr(begin.size(), answer.body.find('"', begin.size()) - begin.size());
+    };
+    EXPECT_EQ(type_of(400), "invalid_request_error");
+    EXPECT_EQ(type_of(408), "invalid_request_error");
+    EXPECT_EQ(type_of(413), "request_too_large");
+    EXPECT_EQ(type_of(500), "api_error");
+    EXPECT_EQ(type_of(501), "invalid_request_error");
+}
+
 std::string retry_headers(Code code, std::optional<std::int64_t> retry_ms) {
     std::vector<wire::Header> headers;
     append_error_headers(Error{.code = code, .origin = "api", .retry_after_ms = retry_ms}, headers);

@@ -135,7 +135,7 @@ void H1Session::refuse(const WireError& error) {
         return;
     }
     if (!answered) {
-        WireAnswer answer = render_wire_error(error);
+        WireAnswer answer = dispatcher_.refusal(error);
         if (method_.empty()) method_ = "GET";
         response_ = {};
         close_asked_ = true;

@@ -160,7 +160,7 @@ void H2Session::dispatch(H2Stream& stream) {
 }
 
 void H2Session::answer(H2Stream& stream, const WireError& error) {
-    const WireAnswer answer = render_wire_error(error);
+    const WireAnswer answer = dispatcher_.refusal(error);
     stream.send_head(answer.head);
     stream.send_body(answer.body);
     stream.finish();

@@ -113,9 +113,14 @@ class Exchange {
     virtual void on_disconnect() = 0;
 };
 
+struct WireError;
+struct WireAnswer;
+
 class Dispatcher {
   public:
     virtual ~Dispatcher() = default;
+    // What the client is told when the wire refuses by itself (wire_error.h). Whole.
+    virtual WireAnswer refusal(const WireError& error) = 0;
     // Called as soon as the head is decoded, before any body byte is handed on. May answer at once.
     // Never returns null.
     virtual std::unique_ptr<Exchange> on_head(const RequestHead& head, Responder& responder) = 0;

@@ -23,12 +23,20 @@
 #include <vector>
 
 #include "wire/session.h"
+#include "wire/wire_error.h"
 
 namespace zerohop::wire::testing {
 
 class EchoDispatcher final : public Dispatcher {
   public:
     std::unique_ptr<Exchange> on_head(const RequestHead& head, Responder& responder) override;
+    WireAnswer refusal(const WireError& error) override {
+        WireAnswer answer{
+            .head = {.status = error.status, .headers = {{"x-refused", "by the wire"}}},
+            .body = error.message};
+        answer.head.content_length = static_cast<std::int64_t>(answer.body.size());
+        return answer;
+    }
 
     std::vector<RequestHead> heads() const {
         std::lock_guard lock(mutex_);

@@ -1,7 +1,6 @@
-// Answers the wire gives by itself, before or instead of the API: malformed heads, sizes,
-// time-outs.
+// What the wire refuses by itself, before or instead of an exchange: malformed heads, sizes,
+// time-outs. How that is said is the dialect's (Dispatcher::refusal).
 //
-// The body is the Anthropic error shape (wire-contract §6.1); request-id header and body agree.
 // Threads: any.
 #pragma once
 
@@ -14,7 +13,7 @@ namespace zerohop::wire {
 
 struct WireError {
     int status = 400;
-    std::string message;
+    std::string message;  // ASCII, nothing of what the client sent
 };
 
 struct WireAnswer {
@@ -22,8 +21,6 @@ struct WireAnswer {
     std::string body;
 };
 
-std::string make_request_id();  // "req_" and 24 letters or digits, unique
-WireAnswer render_wire_error(const WireError& error);
 std::string_view reason_phrase(int status);  // "Unknown" when there is none
 
 }  // namespace zerohop::wire
