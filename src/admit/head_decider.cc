@@ -113,13 +113,6 @@ void HeadDecider::install(std::shared_ptr<const auth::KeySnapshot> keys,
     table_.store(book_.build(std::move(keys), std::move(topology)));
 }
 
-HeadDecider::Route HeadDecider::route_of(const wire::RequestHead& head) {
-    const std::string_view path = head.path();
-    if (path == "/v1/topology" || path == "/v1/config/reload") return Route::kAdmin;
-    if (path == "/v1/auth/token") return Route::kToken;
-    return head.method == "POST" ? Route::kWork : Route::kLookup;
-}
-
 HeadDecider::Now HeadDecider::now_of(const wire::RequestHead& head) const {
     return {.mono = head.decoded_ns != 0 ? head.decoded_ns
                     : clocks_.mono       ? clocks_.mono()
@@ -237,7 +230,8 @@ void HeadDecider::reserve(HeadAdmission& a, const wire::RequestHead& head, MonoN
         now);
 }
 
-Result<std::unique_ptr<HeadAdmission>> HeadDecider::decide_head(const wire::RequestHead& head) {
+Result<std::unique_ptr<HeadAdmission>> HeadDecider::decide_head(const wire::RequestHead& head,
+                                                                api::Asks asks) {
     Mine& mine = mine_.get();
     const Now now = now_of(head);
     const HeadFields fields = scan_head(head);
@@ -245,8 +239,8 @@ Result<std::unique_ptr<HeadAdmission>> HeadDecider::decide_head(const wire::Requ
     if (!admission) return admission;
     HeadAdmission& a = **admission;
     a.last_now_ = now.mono;
-    const Route route = route_of(head);
-    if (route == Route::kToken) {
+    using api::Asks;
+    if (asks == Asks::kToken) {
         if (Status s = charge_request(a, {}, now); !s) return std::unexpected(std::move(s).error());
         return admission;
     }
@@ -259,25 +253,25 @@ Result<std::unique_ptr<HeadAdmission>> HeadDecider::decide_head(const wire::Requ
     if (placed)
         placed = check_region(a, hints->region.empty() ? granted : hints->region, head.target);
     if (!placed) return std::unexpected(std::move(placed).error());
-    if (route == Route::kAdmin) {
+    if (asks == Asks::kAdmin) {
         if (!a.is_admin()) return std::unexpected(not_admin(a));
         return admission;
     }
-    if (route == Route::kLookup) {
+    if (asks == Asks::kLookup || asks == Asks::kDelete) {
         a.class_ = Quota::kLookups;
-        if (Status s = charge_lookup(a, head.method == "DELETE", now); !s)
+        if (Status s = charge_lookup(a, asks == Asks::kDelete, now); !s)
             return std::unexpected(std::move(s).error());
         return admission;
     }
-    if (head.path() == "/v1/messages/count_tokens") a.class_ = Quota::kCounts;
+    if (asks == Asks::kCount) a.class_ = Quota::kCounts;
     if (Status s = place(a, *hints, head); !s) return std::unexpected(std::move(s).error());
     if (Status s = charge(a, head, now); !s) return std::unexpected(std::move(s).error());
     reserve(a, head, now.mono);
     return admission;
 }
 
-Result<api::HeadDecision> HeadDecider::decide(const wire::RequestHead& head) {
-    auto admission = decide_head(head);
+Result<api::HeadDecision> HeadDecider::decide(const wire::RequestHead& head, api::Asks asks) {
+    auto admission = decide_head(head, asks);
     if (!admission) return std::unexpected(std::move(admission).error());
     api::HeadDecision decision;
     HeadAdmission& a = **admission;
@@ -286,7 +280,7 @@ Result<api::HeadDecision> HeadDecider::decide(const wire::RequestHead& head) {
         decision.principal.key_id = key->id;
     }
     decision.principal.admin = a.is_admin();
-    if (route_of(head) != Route::kAdmin) {
+    if (asks != api::Asks::kAdmin) {
         const Now now = now_of(head);
         decision.response_headers.reserve(12);
         a.append_rate_limits(now.mono, now.wall, decision.response_headers);

@@ -1,6 +1,6 @@
 // HeadDecider: identity, routing, limits, lane and priority from the request head alone.
 //
-//     I/O thread   decide(head)                    401 400 403 421 404 413 529 429, in this order
+//     I/O thread   decide(head, asks)              401 400 403 421 404 413 529 429, in this order
 //                    → HeadDecision.admission is a HeadAdmission (admission_of() gives it back)
 //     I/O thread   admission.on_body_bytes(now)    each body chunk
 //     I/O thread   admission.choose_model(name)    once the body is parsed: 400 404 403
@@ -15,10 +15,9 @@
 //                                                  table
 //     control      sweep(now)                      once a second: soft reservations lapse
 //
-// /v1/topology and /v1/config/reload need an admin key, not a token of one. `POST` to anything else
-// is work, but to /v1/auth/token, which looks at no hint; both are charged one request. The rest
-// are look-ups, charged one of those, and deletions. Each class answers with its
-// anthropic-ratelimit headers. Whom a token may ask, and where, holds for all of them.
+// What is asked for (api::Asks, by route) says what is charged: one request for work and tokens,
+// one count, one look-up, one deletion. Each answers with its anthropic-ratelimit headers. Whom a
+// token may ask, and where, holds for all of them.
 //
 // Without keys everybody is let in who calls this machine by a name of its own: with DNS rebinding
 // a web page anywhere can ask under a name of its own choice.
@@ -50,9 +49,10 @@ class HeadDecider : public api::HeadPolicy {
     HeadDecider(std::shared_ptr<const auth::KeySnapshot> keys,
                 std::shared_ptr<const Topology> topology, Clocks clocks = {});
 
-    Result<api::HeadDecision> decide(const wire::RequestHead& head) override;
+    Result<api::HeadDecision> decide(const wire::RequestHead& head, api::Asks asks) override;
     // decide() without rendering response headers; what `head_decision_ns` measures.
-    Result<std::unique_ptr<HeadAdmission>> decide_head(const wire::RequestHead& head);
+    Result<std::unique_ptr<HeadAdmission>> decide_head(const wire::RequestHead& head,
+                                                       api::Asks asks);
 
     void install(std::shared_ptr<const auth::KeySnapshot> keys,
                  std::shared_ptr<const Topology> topology);
@@ -74,8 +74,6 @@ class HeadDecider : public api::HeadPolicy {
         MonoNs mono;
         WallNs wall;
     };
-    enum class Route : std::uint8_t { kWork, kAdmin, kToken, kLookup };
-    static Route route_of(const wire::RequestHead& head);
     Now now_of(const wire::RequestHead& head) const;
     Result<std::unique_ptr<HeadAdmission>> identify(Mine& mine, const wire::RequestHead& head,
                                                     const HeadFields& fields, WallNs wall);

@@ -35,7 +35,7 @@ struct Setup {
         head.method = "POST";
         head.target = "/v1/auth/token";
         head.headers = {{"x-api-key", key->secret}};
-        const auto who = decider->decide_head(head);
+        const auto who = decider->decide_head(head, api::Asks::kWork);
         const std::string token = issue_token(**who, {}, wall_now())->token;
         // What the TypeScript SDK sends, and the hints.
         head.target = "/v1/messages";
@@ -70,7 +70,7 @@ void head_decision_ns(benchmark::State& state) {
     for (auto _ : state) {
         const MonoNs begin = mono_now();
         setup.head.decoded_ns = begin;
-        auto admission = setup.decider->decide_head(setup.head);
+        auto admission = setup.decider->decide_head(setup.head, api::Asks::kWork);
         const MonoNs end = mono_now();
         if (!admission || !(*admission)->has_soft_reservation()) {
             state.SkipWithError("refused or not reserved");
@@ -93,7 +93,8 @@ BENCHMARK(head_decision_ns);
 // The same with the Principal and the twelve rate-limit headers rendered.
 void head_decision_with_headers_ns(benchmark::State& state) {
     Setup setup;
-    for (auto _ : state) benchmark::DoNotOptimize(setup.decider->decide(setup.head));
+    for (auto _ : state)
+        benchmark::DoNotOptimize(setup.decider->decide(setup.head, api::Asks::kWork));
 }
 BENCHMARK(head_decision_with_headers_ns);
 

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "admit/token_endpoint.h"
+#include "api/routes.h"
 #include "auth/credential.h"
 #include "auth/key_file.h"
 #include "base/rfc3339.h"
@@ -70,13 +71,16 @@ class Decider : public ::testing::Test {
         for (auto& m : more) h.headers.push_back(std::move(m));
         return h;
     }
+    Result<api::HeadDecision> decide(const wire::RequestHead& h) {
+        return decider_->decide(h, api::match_route(h.path(), h.method).value().asks);
+    }
     Error refused(const wire::RequestHead& h) {
-        auto got = decider_->decide(h);
+        auto got = decide(h);
         EXPECT_FALSE(got);
         return got ? Error{} : got.error();
     }
     api::HeadDecision allowed(const wire::RequestHead& h) {
-        auto got = decider_->decide(h);
+        auto got = decide(h);
         EXPECT_TRUE(got) << got.error().detail;
         return got ? std::move(*got) : api::HeadDecision{};
     }
@@ -452,7 +456,7 @@ TEST_F(Decider, DeletionsAreBoundedWithoutAnyLimit) {
     const auto deletes = [&](const auth::KeyWithSecret& who) {
         auto h = head(who.secret, {}, "/v1/cache");
         h.method = "DELETE";
-        return decider_->decide(h).has_value();
+        return decide(h).has_value();
     };
     for (int i = 0; i < WorkspaceState::kDeletesPerMinute; ++i) ASSERT_TRUE(deletes(key));
     EXPECT_FALSE(deletes(key));
@@ -834,7 +838,7 @@ TEST_F(Decider, BurstsOfKeysAndWorkspacesAreExact) {
     decider_->install(snapshot(), *Topology::make(config_));
     const auto admitted = [&](const auth::KeyWithSecret& key) {
         std::int64_t n = 0;
-        while (decider_->decide(head(key.secret))) ++n;
+        while (decide(head(key.secret))) ++n;
         return n;
     };
     std::int64_t evens = 0, wides = 0;
@@ -892,7 +896,7 @@ TEST_F(Decider, ExactUnderConcurrencyAndReloads) {
             threads.emplace_back([&, t] {
                 for (int i = 0; i < kEach; ++i) {
                     const auto& credential = credentials[static_cast<std::size_t>(t + i) % 4];
-                    const auto got = decider_->decide(head(credential));
+                    const auto got = decide(head(credential));
                     if (got) {
                         ++admitted;
                     } else {

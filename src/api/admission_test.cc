@@ -47,7 +47,7 @@ struct RecordingAdmission final : Admission {
 };
 
 struct RecordingPolicy final : HeadPolicy {
-    Result<HeadDecision> decide(const wire::RequestHead&) override {
+    Result<HeadDecision> decide(const wire::RequestHead&, Asks) override {
         HeadDecision decision;
         decision.admission = std::make_unique<RecordingAdmission>(told);
         decision.admission->append_rate_limits(0, 0, decision.response_headers);

@@ -23,6 +23,16 @@
 
 namespace zerohop::api {
 
+// What a route asks of the server, which says what it is charged and who may (routes.h).
+enum class Asks : std::uint8_t {
+    kWork,    // an answer, or cached KV
+    kCount,   // of tokens
+    kLookup,  // models, caches
+    kDelete,  // a look-up that changes caches
+    kToken,   // a token for a key; no hint is looked at
+    kAdmin,   // an admin key's alone, not a token of one
+};
+
 // What a decision leaves behind for the life of the exchange. Destroyed with the exchange: whatever
 // was reserved and not used is given back there.
 //
@@ -76,7 +86,7 @@ class HeadPolicy {
   public:
     virtual ~HeadPolicy() = default;
     // Errors: kAuthentication, kPermission, kNotFound, kMisdirected, kRateLimited, kOverloaded, …
-    virtual Result<HeadDecision> decide(const wire::RequestHead& head) = 0;
+    virtual Result<HeadDecision> decide(const wire::RequestHead& head, Asks asks) = 0;
 };
 
 }  // namespace zerohop::api

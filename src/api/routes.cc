@@ -1,6 +1,7 @@
 #include "api/routes.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "api/json_text.h"
 
@@ -34,58 +35,67 @@ std::string not_found_message(std::string_view path) {
     return in_quotes(path) + ": no such path";
 }
 
+constexpr std::string_view kGet = "GET, HEAD";
+
+struct Row {
+    RouteId id;
+    std::string_view path;  // "/*" at its end: one segment more
+    std::string_view methods;
+    Asks asks;  // kLookup: a DELETE asks for kDelete
+};
+constexpr Row kRoutes[] = {
+    {RouteId::kMessages, "/v1/messages", "POST", Asks::kWork},
+    {RouteId::kCountTokens, "/v1/messages/count_tokens", "POST", Asks::kCount},
+    {RouteId::kModelList, "/v1/models", kGet, Asks::kLookup},
+    {RouteId::kModel, "/v1/models/*", kGet, Asks::kLookup},
+    {RouteId::kToken, "/v1/auth/token", "POST", Asks::kToken},
+    {RouteId::kWarmUp, "/v1/cache/warmup", "POST", Asks::kWork},
+    {RouteId::kCache, "/v1/cache", "GET, HEAD, DELETE", Asks::kLookup},
+    {RouteId::kCached, "/v1/cache/*", "DELETE", Asks::kLookup},
+    {RouteId::kTopology, "/v1/topology", kGet, Asks::kAdmin},
+    {RouteId::kReload, "/v1/config/reload", "POST", Asks::kAdmin},
+    // Nobody is asked who they are for these.
+    {RouteId::kReady, "/readyz", kGet, Asks::kLookup},
+    {RouteId::kHealth, "/healthz", kGet, Asks::kLookup},
+    {RouteId::kHealth, "/health", kGet, Asks::kLookup},
+    // What clients ask to find out whether anybody is there.
+    {RouteId::kHealth, "/", kGet, Asks::kLookup},
+    {RouteId::kHealth, "/v1", kGet, Asks::kLookup},
+    {RouteId::kHealth, "/v1/", kGet, Asks::kLookup},
+    {RouteId::kHealth, "/api/hello", kGet, Asks::kLookup}};
+
+// The row's further segment, "" where it has none; nullopt: another path.
+std::optional<std::string_view> match(const Row& row, std::string_view path) {
+    if (!row.path.ends_with("/*")) {
+        if (path == row.path) return std::string_view();
+        return {};
+    }
+    const std::string_view before = row.path.substr(0, row.path.size() - 1);
+    if (!path.starts_with(before)) return {};
+    const std::string_view segment = path.substr(before.size());
+    if (segment.empty() || segment.find('/') != std::string_view::npos) return {};
+    return segment;
+}
+
 }  // namespace
 
-Result<Route> match_route(std::string_view path) {
-    constexpr std::string_view kModelPrefix = "/v1/models/";
-    constexpr std::string_view kCachePrefix = "/v1/cache/";
-    if (path == "/v1/messages") return Route{RouteId::kMessages, {}};
-    if (path == "/v1/messages/count_tokens") return Route{RouteId::kCountTokens, {}};
-    if (path == "/v1/auth/token") return Route{RouteId::kToken, {}};
-    if (path == "/v1/topology") return Route{RouteId::kTopology, {}};
-    if (path == "/v1/config/reload") return Route{RouteId::kReload, {}};
-    if (path == "/v1/cache/warmup") return Route{RouteId::kWarmUp, {}};
-    if (path == "/v1/cache") return Route{RouteId::kCache, {}};
-    if (path == "/v1/models") return Route{RouteId::kModelList, {}};
-    // The others are what clients ask to find out whether anybody is there.
-    for (const std::string_view probe : {"/healthz", "/health", "/", "/v1", "/v1/", "/api/hello"})
-        if (path == probe) return Route{RouteId::kHealth, {}};
-    if (path == "/readyz") return Route{RouteId::kReady, {}};
-    if (path.starts_with(kModelPrefix)) {
-        const std::string_view segment = path.substr(kModelPrefix.size());
-        if (!segment.empty() && segment.find('/') == std::string_view::npos)
-            return Route{RouteId::kModel, segment};
-    }
-    if (path.starts_with(kCachePrefix)) {
-        const std::string_view segment = path.substr(kCachePrefix.size());
-        if (!segment.empty() && segment.find('/') == std::string_view::npos)
-            return Route{RouteId::kCached, segment};
+Result<Route> match_route(std::string_view path, std::string_view method) {
+    for (const Row& row : kRoutes) {
+        const std::optional<std::string_view> segment = match(row, path);
+        if (!segment) continue;
+        const bool deletes = row.asks == Asks::kLookup && method == "DELETE";
+        return Route{.id = row.id,
+                     .asks = deletes ? Asks::kDelete : row.asks,
+                     .methods = row.methods,
+                     .segment = *segment};
     }
     return fail(Code::kNotFound, "api", not_found_message(path));
 }
 
-std::string_view allowed_methods(RouteId id) {
-    switch (id) {
-        case RouteId::kMessages:
-        case RouteId::kCountTokens:
-        case RouteId::kToken:
-        case RouteId::kReload:
-        case RouteId::kWarmUp:
-            return "POST";
-        case RouteId::kCache:
-            return "GET, HEAD, DELETE";
-        case RouteId::kCached:
-            return "DELETE";
-        default:
-            return "GET, HEAD";
-    }
-}
-
-bool method_allowed(RouteId id, std::string_view method) {
-    const std::string_view allowed = allowed_methods(id);
-    for (std::size_t at = 0; at < allowed.size();) {
-        const std::size_t end = std::min(allowed.find(',', at), allowed.size());
-        if (allowed.substr(at, end - at) == method) return true;
+bool Route::allows(std::string_view method) const {
+    for (std::size_t at = 0; at < methods.size();) {
+        const std::size_t end = std::min(methods.find(',', at), methods.size());
+        if (methods.substr(at, end - at) == method) return true;
         at = end + 2;
     }
     return false;

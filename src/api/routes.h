@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "api/head_policy.h"
 #include "base/error.h"
 
 namespace zerohop::api {
@@ -16,27 +17,27 @@ enum class RouteId : std::uint8_t {
     kCountTokens,
     kModelList,
     kModel,
-    kToken,     // POST /v1/auth/token
-    kTopology,  // GET /v1/topology
-    kReload,    // POST /v1/config/reload
-    kWarmUp,    // POST /v1/cache/warmup
-    kCache,     // GET, DELETE /v1/cache
-    kCached,    // DELETE /v1/cache/{id}
+    kToken,
+    kTopology,
+    kReload,
+    kWarmUp,
+    kCache,
+    kCached,
     kHealth,
     kReady,
 };
 
 struct Route {
     RouteId id = RouteId::kMessages;
-    std::string_view
-        segment;  // kModel, kCached: the id, still percent-encoded; points into the path
+    Asks asks = Asks::kWork;
+    std::string_view methods;  // "GET, HEAD": the allow header, and what else is 405
+    std::string_view segment;  // the id, still percent-encoded; points into the path
+
+    bool allows(std::string_view method) const;
 };
 
-// Splits on raw '/': a slash inside a model id arrives as %2F and stays one segment.
-Result<Route> match_route(std::string_view path);
-
-// "POST" or "GET, HEAD": the allow header, and what else is 405.
-std::string_view allowed_methods(RouteId id);
-bool method_allowed(RouteId id, std::string_view method);
+// From the one table of routes. Splits on raw '/': a slash inside a model id arrives as %2F and
+// stays one segment.
+Result<Route> match_route(std::string_view path, std::string_view method);
 
 }  // namespace zerohop::api

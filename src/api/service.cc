@@ -146,15 +146,15 @@ std::unique_ptr<wire::Exchange> Service::answer(const wire::RequestHead& head,
         answer_error(responder, context, error, extra);
         return std::make_unique<AnsweredExchange>();
     };
-    const Result<Route> route = match_route(head.path());
+    const Result<Route> route = match_route(head.path(), head.method);
     if (!route) return refuse(route.error());
     context.openai_request_id = route->id == RouteId::kModelList || route->id == RouteId::kModel;
     if (head.method == "OPTIONS" && !allowed_origin(head).empty()) {
         answer_preflight(head, responder, context);
         return std::make_unique<AnsweredExchange>();
     }
-    if (!method_allowed(route->id, head.method)) {
-        const std::string allowed(allowed_methods(route->id));
+    if (!route->allows(head.method)) {
+        const std::string allowed(route->methods);
         return refuse(
             Error{.code = Code::kMethodNotAllowed,
                   .detail = in_quotes(head.method) + " is not allowed here; use " + allowed,
@@ -176,7 +176,7 @@ std::unique_ptr<wire::Exchange> Service::answer(const wire::RequestHead& head,
         return refuse(Error{.code = Code::kUnavailable,
                             .detail = "the server is shutting down; try again",
                             .origin = "api"});
-    Result<HeadDecision> decision = decide(head);
+    Result<HeadDecision> decision = decide(head, route->asks);
     if (!decision) return refuse(decision.error());
     if (record != nullptr) {
         record->workspace = decision->principal.workspace;
@@ -245,9 +245,9 @@ std::unique_ptr<wire::Exchange> Service::answer(const wire::RequestHead& head,
                      .received_ns = head.first_byte_ns != 0 ? head.first_byte_ns : options_.now()});
 }
 
-Result<HeadDecision> Service::decide(const wire::RequestHead& head) const {
+Result<HeadDecision> Service::decide(const wire::RequestHead& head, Asks asks) const {
     Result<HeadDecision> decision = HeadDecision{};
-    if (options_.head_policy != nullptr) decision = options_.head_policy->decide(head);
+    if (options_.head_policy != nullptr) decision = options_.head_policy->decide(head, asks);
     if (!decision) return decision;
     if (!decision->admission) decision->admission = std::make_unique<Admission>();
     join_cache_group(decision->principal, options_.cache_groups);

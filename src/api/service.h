@@ -55,7 +55,7 @@ class Service final : public wire::Dispatcher {
     void answer_models(const Route& route, const wire::RequestHead& head,
                        wire::Responder& responder, const AnswerContext& context,
                        const Admission& who) const;
-    Result<HeadDecision> decide(const wire::RequestHead& head) const;
+    Result<HeadDecision> decide(const wire::RequestHead& head, Asks asks) const;
     Status check_size(const wire::RequestHead& head, const Principal& principal) const;
 
     ServiceOptions options_;

@@ -32,7 +32,7 @@ struct CountedAdmission final : Admission {
 };
 
 struct FakePolicy final : HeadPolicy {
-    Result<HeadDecision> decide(const wire::RequestHead& head) override {
+    Result<HeadDecision> decide(const wire::RequestHead&, Asks) override {
         ++asked;
         if (refusal) return std::unexpected(*refusal);
         HeadDecision decision;
@@ -40,7 +40,6 @@ struct FakePolicy final : HeadPolicy {
         decision.principal.admin = admin;
         decision.response_headers = {{"anthropic-ratelimit-requests-limit", "10"}};
         decision.admission = std::make_unique<CountedAdmission>(live, hinted, only);
-        (void)head;
         return decision;
     }
     std::optional<Error> refusal;
