@@ -16,6 +16,7 @@ LEVEL = {name: i for i, name in enumerate(ORDER)}
 ENGINE_SIDE = {"kv", "draft", "engine"}
 CLIENT_SIDE = {"wire", "skeleton", "auth", "api", "admit"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
+TEST = re.compile(r"/testing/|_(test|fuzz|bench)\.cc$")
 LLAMA = re.compile(r"^(llama|ggml|gguf|common|chat|sampling|json-schema-to-grammar|log)(-[a-z]+)?\.h(pp)?$")
 
 
@@ -39,6 +40,8 @@ def offences(root: pathlib.Path):
                     yield path, number, f"{module} must not include {first}/ (it stands below in the list)"
                 elif module in ENGINE_SIDE and first in CLIENT_SIDE:
                     yield path, number, f"{module} must not include {first}/: engines know requests, not protocols"
+                elif "/testing/" in target and not TEST.search(str(path)):
+                    yield path, number, f'"{target}" is for tests'
                 elif not (root / "src" / target).exists():
                     yield path, number, f'"{target}" does not exist'
             elif form == '"' and "/" not in target and (path.parent / target).exists():

@@ -1,7 +1,7 @@
 // What an exchange tells its admission, and what the three versions make of one request.
 #include <gtest/gtest.h>
 
-#include "api/test_service.h"
+#include "api/testing/service.h"
 
 namespace zerohop::api {
 namespace {

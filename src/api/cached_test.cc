@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "api/cache_request.h"
-#include "api/test_service.h"
+#include "api/testing/service.h"
 
 namespace zerohop::api {
 namespace {

@@ -5,7 +5,7 @@
 #include <atomic>
 #include <thread>
 
-#include "api/test_fakes.h"
+#include "api/testing/fakes.h"
 
 namespace zerohop::api {
 namespace {

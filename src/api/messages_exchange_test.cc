@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "api/gzip.h"
-#include "api/test_service.h"
+#include "api/testing/service.h"
 
 namespace zerohop::api {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "api/body.h"
 #include "api/cache_request.h"
-#include "api/test_fakes.h"
+#include "api/testing/fakes.h"
 
 namespace zerohop::api {
 namespace {

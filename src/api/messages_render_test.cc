@@ -5,7 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "api/test_fakes.h"
+#include "api/testing/fakes.h"
 
 namespace zerohop::api {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "api/test_service.h"
+#include "api/testing/service.h"
 #include "skeleton/corpus.h"
 
 namespace zerohop::api {

@@ -3,8 +3,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "draft/suffix_model.h"
 #include "draft/suffix_store.h"
+#include "draft/testing/suffix_model.h"
 
 namespace {
 

@@ -5,7 +5,7 @@
 #include <random>
 
 #include "base/clock.h"
-#include "draft/suffix_model.h"
+#include "draft/testing/suffix_model.h"
 
 namespace zerohop::draft {
 namespace {

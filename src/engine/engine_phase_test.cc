@@ -8,8 +8,8 @@
 #include <thread>
 #include <vector>
 
-#include "engine/llama_test_kit.h"
-#include "engine/tiny_model.h"
+#include "engine/testing/llama_kit.h"
+#include "engine/testing/tiny_model.h"
 
 namespace zerohop::engine {
 namespace {

@@ -7,10 +7,10 @@
 #include <random>
 #include <thread>
 
-#include "engine/engine_test_kit.h"
-#include "engine/llama_test_kit.h"
 #include "engine/null_engine.h"
-#include "engine/tiny_model.h"
+#include "engine/testing/kit.h"
+#include "engine/testing/llama_kit.h"
+#include "engine/testing/tiny_model.h"
 
 namespace zerohop::engine {
 namespace {

@@ -6,7 +6,7 @@
 #include <map>
 #include <vector>
 
-#include "engine/llama_test_kit.h"
+#include "engine/testing/llama_kit.h"
 
 namespace zerohop::engine {
 namespace {

@@ -7,7 +7,7 @@
 #include <map>
 
 #include "engine/attention_job.h"
-#include "engine/llama_test_kit.h"
+#include "engine/testing/llama_kit.h"
 
 namespace zerohop::engine {
 namespace {

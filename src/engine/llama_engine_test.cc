@@ -11,7 +11,7 @@
 #include <map>
 #include <thread>
 
-#include "engine/llama_test_kit.h"
+#include "engine/testing/llama_kit.h"
 
 namespace zerohop::engine {
 namespace {

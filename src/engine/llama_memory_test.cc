@@ -4,7 +4,7 @@
 
 #include <fstream>
 
-#include "engine/llama_test_kit.h"
+#include "engine/testing/llama_kit.h"
 #include "engine/tuner.h"
 
 namespace zerohop::engine {

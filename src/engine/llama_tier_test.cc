@@ -5,7 +5,7 @@
 #include <random>
 #include <vector>
 
-#include "engine/llama_test_kit.h"
+#include "engine/testing/llama_kit.h"
 
 namespace zerohop::engine {
 namespace {

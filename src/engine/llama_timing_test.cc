@@ -8,7 +8,7 @@
 #include <random>
 #include <thread>
 
-#include "engine/llama_test_kit.h"
+#include "engine/testing/llama_kit.h"
 
 namespace zerohop::engine {
 namespace {

@@ -6,7 +6,7 @@
 #include <set>
 #include <thread>
 
-#include "engine/engine_test_kit.h"
+#include "engine/testing/kit.h"
 
 namespace zerohop::engine {
 namespace {

@@ -7,7 +7,7 @@
 #include <chrono>
 #include <thread>
 
-#include "engine/llama_test_kit.h"
+#include "engine/testing/llama_kit.h"
 
 namespace zerohop::engine {
 namespace {

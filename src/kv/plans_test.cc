@@ -5,7 +5,7 @@
 #include <random>
 #include <vector>
 
-#include "kv/test_tokens.h"
+#include "kv/testing/tokens.h"
 
 namespace zerohop::kv {
 namespace {

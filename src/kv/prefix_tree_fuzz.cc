@@ -2,7 +2,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kv/prefix_tree_model.h"
+#include "kv/testing/prefix_tree_model.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     using namespace zerohop::kv;

@@ -4,8 +4,8 @@
 
 #include <random>
 
-#include "kv/prefix_tree_model.h"
-#include "kv/test_tokens.h"
+#include "kv/testing/prefix_tree_model.h"
+#include "kv/testing/tokens.h"
 
 namespace zerohop::kv {
 namespace {

@@ -7,8 +7,8 @@
 #include <random>
 #include <string>
 
-#include "kv/fake_llama.h"
-#include "kv/test_tokens.h"
+#include "kv/testing/fake_llama.h"
+#include "kv/testing/tokens.h"
 
 namespace zerohop::kv {
 namespace {

@@ -22,7 +22,7 @@
 #include <thread>
 
 #include "net/dev_cert.h"
-#include "wire/test_support.h"
+#include "wire/testing/echo.h"
 
 namespace zerohop::net {
 namespace {

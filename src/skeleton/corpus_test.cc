@@ -9,8 +9,8 @@
 #include <map>
 #include <string>
 
-#include "skeleton/reference.h"
 #include "skeleton/skeleton.h"
+#include "skeleton/testing/reference.h"
 
 namespace zerohop::skeleton {
 namespace {

@@ -10,8 +10,8 @@
 #include <string>
 #include <string_view>
 
-#include "skeleton/reference.h"
 #include "skeleton/skeleton.h"
+#include "skeleton/testing/reference.h"
 
 namespace sk = zerohop::skeleton;
 

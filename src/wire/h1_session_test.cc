@@ -1,7 +1,7 @@
 // HTTP/1 sessions driven with bytes.
 #include <gtest/gtest.h>
 
-#include "wire/test_support.h"
+#include "wire/testing/echo.h"
 
 namespace zerohop::wire {
 namespace {

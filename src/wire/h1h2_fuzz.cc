@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "wire/test_support.h"
+#include "wire/testing/echo.h"
 
 namespace {
 

@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "base/check.h"
-#include "wire/test_support.h"
+#include "wire/testing/echo.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     namespace wire = zerohop::wire;

@@ -6,7 +6,7 @@
 #include <map>
 #include <set>
 
-#include "wire/test_support.h"
+#include "wire/testing/echo.h"
 
 namespace zerohop::wire {
 namespace {

@@ -19,8 +19,8 @@
 #include <vector>
 
 #include "skeleton/languages.h"
-#include "skeleton/reference_code.h"
 #include "skeleton/skeleton.h"
+#include "skeleton/testing/reference_code.h"
 #include "skeleton/volatile_match.h"
 
 namespace zerohop::skeleton::reference {

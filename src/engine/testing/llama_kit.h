@@ -19,9 +19,9 @@
 #include <utility>
 #include <vector>
 
-#include "engine/engine_test_kit.h"
 #include "engine/llama_engine.h"
 #include "engine/llama_glue.h"
+#include "engine/testing/kit.h"
 
 // Under a sanitizer our code is slow and its logic the same: a few repetitions do.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "api/service.h"
-#include "api/test_fakes.h"
+#include "api/testing/fakes.h"
 
 namespace zerohop::api {
 
