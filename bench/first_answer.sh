@@ -8,7 +8,8 @@ out=/dev/null
 [[ ${1:-} == --json ]] && shift
 [[ ${1:-} == --out ]] && out=$2
 root=$(mktemp -d)
-trap 'kill "${pid:-}" 2>/dev/null || true; wait; rm -rf --one-file-system "$root"' EXIT
+# unshare hears nothing but KILL, and ends what runs in it.
+trap '[[ -z ${pid:-} ]] || kill -KILL "$pid" 2>/dev/null || true; wait; rm -rf --one-file-system "$root"' EXIT
 scripts/chroot.sh make "$root"
 mkdir "$root/zerohop" build/logs -p
 git ls-files -z | xargs -0 cp --parents -t "$root/zerohop"
