@@ -49,6 +49,7 @@ int run_tune(const std::string& model_flag, const std::string& config_path, bool
                         {"kv_type", row.kv_type},
                         {"kv_layout", layout},
                         {"valid", row.valid},
+                        {"late", row.late},
                         {"prefill_tps", row.prefill_tps},
                         {"decode1_tps", row.decode1_tps},
                         {"decode8_tps", row.decode8_tps},
@@ -59,8 +60,9 @@ int run_tune(const std::string& model_flag, const std::string& config_path, bool
                        row.flash_attention ? "on" : "off", row.kv_type, layout, row.prefill_tps,
                        row.decode1_tps, row.decode8_tps, best ? "  <- chosen" : "");
         else
-            fmt::print("{:>7} {:>6} {:>6} {:>8}  not possible with this model or build\n",
-                       row.threads, row.flash_attention ? "on" : "off", row.kv_type, layout);
+            fmt::print("{:>7} {:>6} {:>6} {:>8}  {}\n", row.threads,
+                       row.flash_attention ? "on" : "off", row.kv_type, layout,
+                       row.late ? "not through in time" : "not possible with this model or build");
     }
     if (as_json) fmt::print("{}\n", nlohmann::json{{"key", report->key}, {"rows", rows}}.dump());
     return 0;

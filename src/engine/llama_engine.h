@@ -114,7 +114,8 @@ struct TuneRow {
     double decode1_tps = 0;  // tokens/s of one sequence
     double decode8_tps = 0;  // tokens/s in total of eight, foreign cells beside them
     double score = 0;
-    bool valid = true;  // false: this model or build cannot do it
+    bool valid = true;  // false: this model or build cannot do it, or it was late
+    bool late = false;  // not through in time
 };
 
 struct TuneReport {
@@ -122,7 +123,6 @@ struct TuneReport {
     std::vector<TuneRow> rows;         // layouts, in the order measured
     TuneRow chosen;
     bool from_cache = false;  // then there are no rows
-    bool late = false;        // something was not through in time
     std::string key;          // file, CPU and llama.cpp version it holds for
 };
 

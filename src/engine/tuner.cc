@@ -10,15 +10,17 @@
 #include <string>
 #include <thread>
 
+#include "base/cpu_use.h"
 #include "base/log.h"
 #include "engine/attention_job.h"
 
 namespace zerohop::engine {
 namespace {
 
-constexpr std::int64_t kBudgetNs = 4'500 * kNsPerMs;       // of measuring; loading is not in it
-constexpr std::int64_t kRowLimitNs = 1'500 * kNsPerMs;     // of one candidate
-constexpr std::int64_t kFirstLimitNs = 20'000 * kNsPerMs;  // while none has worked
+constexpr std::int64_t kBudgetNs = 4'500 * kNsPerMs;           // of measuring; loading is not in it
+constexpr std::int64_t kRowLimitNs = 1'500 * kNsPerMs;         // of one candidate
+constexpr std::int64_t kFirstLimitNs = 20'000 * kNsPerMs;      // while none has worked
+constexpr std::int64_t kFewThreadsLimitNs = 5'000 * kNsPerMs;  // so, but more threads come after it
 constexpr std::int32_t kSequences = 8;
 constexpr std::int32_t kShortPrompt = 8;  // tokens of each of the eight
 constexpr std::int32_t kDecodeSteps = 4;
@@ -26,6 +28,8 @@ constexpr std::int32_t kLongestPrompt = 640;  // attention is what differs: it m
 constexpr std::int32_t kChunk = 256;
 // A stream per sequence cannot share prefixes by reference: it has to be better by this much.
 constexpr double kPerSequenceHandicap = 0.85;
+// Above this part of all CPUs' time, others say more about what was measured than the layout does.
+constexpr double kMostOthers = 0.15;
 // q8_0 rounds what the model remembers: it has to be better by this much.
 constexpr double kLossyHandicap = 0.9;
 
@@ -41,9 +45,16 @@ class Measurement {
     Measurement(const Model& model, Compute& compute) : model_(model), compute_(compute) {}
 
     // Fills the rates of `row`; prompt: tokens of the prefill. Sets valid = false when it cannot
-    // run or is not through after `limit_ns` (then late() is true from then on).
+    // run or, with late = true, is not through after `limit_ns`.
     void run(TuneRow& row, std::int32_t prompt, std::int64_t limit_ns) {
-        row.valid = false;
+        row.valid = row.late = late_ = false;
+        measure(row, prompt, limit_ns);
+        row.late = late_;
+        context_.reset();
+    }
+
+  private:
+    void measure(TuneRow& row, std::int32_t prompt, std::int64_t limit_ns) {
         row.prefill_tps = row.decode1_tps = row.decode8_tps = 0;
         give_up_ns_ = mono_now() + limit_ns;
         const std::int32_t per_sequence = std::max(prompt + kDecodeSteps + 16, 256);
@@ -105,12 +116,8 @@ class Measurement {
         }
         row.decode8_tps = rate(kSequences, best);
         row.valid = true;
-        context_.reset();
     }
 
-    bool late() const { return late_; }
-
-  private:
     static double rate(std::int32_t tokens, std::int64_t ns) {
         return static_cast<double>(tokens) * 1e9 /
                static_cast<double>(std::max<std::int64_t>(ns, 1));
@@ -230,6 +237,18 @@ void override_with(const LlamaOptions& options, TuneRow& row) {
     if (options.unified) row.unified = *options.unified;
 }
 
+std::int32_t core_count() {
+    return static_cast<std::int32_t>(std::max(1U, std::thread::hardware_concurrency()));
+}
+
+// What is taken unmeasured.
+TuneRow default_row(const LlamaOptions& options) {
+    TuneRow row{
+        .threads = core_count(), .flash_attention = true, .kv_type = "f16", .unified = true};
+    override_with(options, row);
+    return row;
+}
+
 bool allowed(const LlamaOptions& options, const TuneRow& row) {
     TuneRow fixed = row;
     override_with(options, fixed);
@@ -246,7 +265,7 @@ bool streams_fit(const Model& model, const LlamaOptions& options) {
 
 TuneReport measure(const Model& model, const LlamaOptions& options, const LoadProgress& progress) {
     TuneReport report;
-    const auto cores = static_cast<std::int32_t>(std::max(1U, std::thread::hardware_concurrency()));
+    const std::int32_t cores = core_count();
     const std::shared_ptr<Compute> compute =
         shared_compute(options.threads > 0 ? options.threads : cores);
     Measurement measurement(model, *compute);
@@ -273,21 +292,27 @@ TuneReport measure(const Model& model, const LlamaOptions& options, const LoadPr
         report.rows.push_back(row);
         score(report.rows);
     };
-    TuneRow base{.threads = cores, .flash_attention = true, .kv_type = "f16", .unified = true};
-    override_with(options, base);
+    TuneRow base = default_row(options);
     // Threads first, by short runs from one thread up: one cannot be held up by anything, and where
-    // the cores are busy with other things more threads are slower. It also says how long a prompt
-    // the budget allows.
+    // the cores are busy with other things more threads are slower. What takes longer than the best
+    // has lost. It also says how long a prompt the budget allows.
     std::vector<TuneRow> trials;
+    std::int64_t best_ns = 0;
     for (std::int32_t threads = 1;; threads = std::min(threads * 2, cores)) {
         TuneRow row = base;
         row.threads = threads;
         if (allowed(options, row)) {
             const bool any = best_of(trials) != nullptr;
-            measurement.run(row, 24, any ? kRowLimitNs / 3 : kFirstLimitNs);
+            const MonoNs start = mono_now();
+            measurement.run(row, 24,
+                            any               ? std::max(kRowLimitNs / 3, best_ns)
+                            : threads < cores ? kFewThreadsLimitNs
+                                              : kFirstLimitNs);
             trials.push_back(row);
             score(trials);
-            if (any && best_of(trials)->threads < threads / 2) break;
+            const TuneRow* best = best_of(trials);
+            if (best != nullptr && best->threads == threads) best_ns = mono_now() - start;
+            if (any && best->threads < threads / 2) break;
         }
         if (threads == cores) break;
     }
@@ -317,15 +342,7 @@ TuneReport measure(const Model& model, const LlamaOptions& options, const LoadPr
     }
     if (const TuneRow* best = best_of(report.rows)) report.chosen = *best;
     report.thread_rows = std::move(trials);
-    report.late = measurement.late();
     return report;
-}
-
-// Whether other programs keep the cores busy: what is measured then holds for now only.
-bool machine_is_busy() {
-    std::ifstream in("/proc/loadavg");
-    double load = 0;
-    return (in >> load) && load > 0.75 * std::max(1U, std::thread::hardware_concurrency());
 }
 
 Result<TuneReport> tune_model(const Model& model, const LlamaOptions& options,
@@ -341,14 +358,21 @@ Result<TuneReport> tune_model(const Model& model, const LlamaOptions& options,
             return report;
         }
     }
-    bool busy = machine_is_busy();
+    const CpuUse before = CpuUse::now();
     TuneReport report = measure(model, options, progress);
     report.key = kept.key;
-    if (report.chosen.threads < 1 && report.late) {
+    const double others = CpuUse::now().others_since(before);
+    bool keep = others <= kMostOthers;
+    if (!keep)
+        log_warn(kOrigin,
+                 "others took {:.0f} % of the CPUs meanwhile: what was measured is used but not "
+                 "kept; it is measured again at the next start",
+                 others * 100);
+    const auto late = [](const TuneRow& row) { return row.late; };
+    if (report.chosen.threads < 1 && std::ranges::any_of(report.thread_rows, late)) {
         log_warn(kOrigin, "{}: no layout could be measured in time", options.path);
-        report.chosen = {.threads = 1, .flash_attention = true, .kv_type = "f16", .unified = true};
-        override_with(options, report.chosen);
-        busy = true;
+        report.chosen = default_row(options);
+        keep = false;
     }
     if (report.chosen.threads < 1) {
         return fail(Code::kInvalidRequest, kOrigin,
@@ -358,8 +382,7 @@ Result<TuneReport> tune_model(const Model& model, const LlamaOptions& options,
     // What was partly dictated says nothing about the free choice.
     const bool free_choice = options.threads <= 0 && !options.flash_attention &&
                              options.kv_type.empty() && !options.unified;
-    if (free_choice && !busy) write_cache(kept, report);
-    if (busy) log_warn(kOrigin, "the machine is busy: what was measured is used but not kept");
+    if (free_choice && keep) write_cache(kept, report);
     return report;
 }
 
@@ -378,12 +401,9 @@ KeptFile kept_file(const Model& model, const LlamaOptions& options, std::string_
 
 Result<Layout> choose_layout(const Model& model, const LlamaOptions& options,
                              const LoadProgress& progress) {
-    const auto cores = static_cast<std::int32_t>(std::max(1U, std::thread::hardware_concurrency()));
-    TuneRow row{.threads = cores, .flash_attention = true, .kv_type = "f16", .unified = true};
-    override_with(options, row);
     const bool all_given = options.threads > 0 && options.flash_attention &&
                            !options.kv_type.empty() && options.unified;
-    if (!options.tune || all_given) return layout_of(row);
+    if (!options.tune || all_given) return layout_of(default_row(options));
     Result<TuneReport> report = tune_model(model, options, progress, false);
     if (!report) return std::unexpected(report.error());
     if (options.gauge && report->chosen.prefill_tps > 0)

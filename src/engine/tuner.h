@@ -5,12 +5,12 @@
 // of three rates, each relative to the best seen: prefill of some hundred tokens, decode of one
 // sequence, decode of eight with foreign cells beside them. Harmonic, so that being terrible at one
 // thing is not bought back by another; q8_0 and a stream per sequence must win by a margin
-// (tuner.cc). Measured while the machine is busy, the result is not kept.
+// (tuner.cc). Measured while others take much of the CPUs, the result is not kept.
 //
 // The file: one line "key value" each, first the key it holds for (model file's size, time and
 // name, CPU model and count, llama.cpp version). What the options give is not measured. Threads:
-// the caller's, before the engine starts. Where nothing was through in time the first candidate is
-// taken unmeasured; fails only when no candidate works.
+// the caller's, before the engine starts. Where nothing was through in time the defaults are
+// taken unmeasured, with a thread for each core; fails only when no candidate works.
 #pragma once
 
 #include <string>

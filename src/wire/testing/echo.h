@@ -190,7 +190,8 @@ class Driver final : public SessionHost {
             const std::size_t n = std::min(bytes.size(), write_step);
             if (keep_output) sent += bytes.substr(0, n);
             session->consumed(n);
-            if (stop_after != 0 && (written += n) >= stop_after) blocked = true;
+            written += n;
+            if (stop_after != 0 && written >= stop_after) blocked = true;
         }
     }
     Closing closing() const { return session->closing(); }
