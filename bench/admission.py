@@ -255,7 +255,9 @@ async def throughput_beside(server, secrets, args, rng, others):
     async with Crowd(asker(server, secrets["b"], rng), others):
         await asyncio.sleep(2)
         async with Crowd(asker(server, secrets["a"], rng), 4, awaited=True) as crowd:
-            await asyncio.sleep(args.window_s)  # a crowd that came first has every slot: until they have ended
+            await asyncio.sleep(args.window_s)
+            while len(crowd.answers) < 4:  # a crowd that came first has every slot: until they have ended
+                await asyncio.sleep(0.1)
             begin = time.monotonic()
             await asyncio.sleep(3 * args.window_s)
             end = time.monotonic()

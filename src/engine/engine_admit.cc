@@ -217,6 +217,7 @@ KvStore::Admitted LlamaEngine::start(Sequence& sequence, MonoNs now) {
     sequence.held = sequence.computed;
     if (sequence.read < 0) sequence.read = sequence.computed;
     if (sequence.admitted_ns == 0) sequence.admitted_ns = now;
+    sequence.since = now;
     if (drafts_ != nullptr) drafts_->open(sequence);
     return admitted;
 }

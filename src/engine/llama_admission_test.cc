@@ -66,6 +66,34 @@ TEST(LlamaAdmission, APromiseCountsOnlyWhatIsNotCached) {
     EXPECT_TRUE(answer_of(*engine, high()).done);
 }
 
+// Prompts are computed in the order of their places, which are given fairly: a workspace that has
+// queued many for long does not stand before one that came later a second time.
+TEST(LlamaAdmission, APlaceIsWorthAsMuchToWhoCameLater) {
+    NEED_MODEL();
+    for (const bool side : {false, true}) {
+        LlamaOptions options = base_options();
+        options.max_sequences = 4;
+        options.threads = 2;
+        options.prefix_cache = false;
+        options.side_prefill = side;
+        options.step_ms = 5;  // a prompt takes many steps, or the side
+        auto engine = load(options);
+        std::vector<StreamPtr> crowd;
+        for (unsigned i = 0; i < 8; ++i)
+            crowd.push_back(submit(*engine, ask_for("b", filler(50, i), 2)));
+        ASSERT_TRUE(eventually([&] { return engine->stats_approx().running == 4; }));
+        const Answer late = answer_of(*engine, ask_for("a", filler(50, 9), 2));
+        ASSERT_TRUE(late.done);
+        std::ptrdiff_t before = 0;
+        for (const StreamPtr& stream : crowd) {
+            const Answer answer = wait_for(*stream);
+            ASSERT_TRUE(answer.done);
+            before += answer.done->prefill_done_ns < late.done->prefill_done_ns ? 1 : 0;
+        }
+        EXPECT_LE(before, 5) << (side ? "beside" : "in steps");
+    }
+}
+
 // While a high-priority prompt is computed, low priority gets no token; then it goes on.
 TEST(LlamaAdmission, LowStandsStillForAHighPrompt) {
     NEED_MODEL();

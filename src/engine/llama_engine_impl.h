@@ -50,7 +50,8 @@ namespace zerohop::engine {
 
 inline constexpr MonoNs kNever = std::numeric_limits<MonoNs>::max();
 
-// The planner prefers who has waited longest: high priority counts as having waited long.
+// The planner prefers who has had a place for longest, as places are given fairly: who came first
+// does not count again. High priority counts as having waited long.
 inline MonoNs counted_since(const Sequence& sequence) {
     constexpr MonoNs kHeadStart = 1000 * kNsPerSec;
     const bool high = sequence.priority == Priority::kHigh;

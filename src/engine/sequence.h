@@ -55,7 +55,7 @@ struct Sequence {
     bool beside = false;        // its prompt is computed in the side context
     bool never_beside = false;  // that failed once
     std::uint64_t order = 0;    // of arrival: the largest is the youngest
-    MonoNs since = 0;           // its prefill waits since then
+    MonoNs since = 0;           // it has its place, or waits for one, since then
     kv::Namespace ns;           // whose cache entries it may use
     kv::Expectation expected;   // of its output
     std::vector<CacheMark> marks;
