@@ -25,6 +25,7 @@ void LlamaEngine::admit(MonoNs now) {
     admit_waiting(now, true);
     admit_resuming(now);
     if (may_pass(now)) admit_waiting(now, false);
+    reclaim(now);
 }
 
 // Those whose shared beginning is there now, or will not come.
@@ -201,6 +202,39 @@ bool LlamaEngine::preempt_low() {
     running_[victim]->preempted = true;
     pause(victim, "a high-priority request needs its place");
     return true;
+}
+
+// Of running_, the youngest of the workspace that holds most of the slots `waiting` could have, and
+// at least two more than its own; its size: none.
+std::size_t LlamaEngine::crowd_member(const Request& waiting) const {
+    std::unordered_map<std::string_view, std::size_t> held;
+    for (const auto* list : {&running_, &sharing_})
+        for (const SequencePtr& sequence : *list)
+            if (waiting_.same_slots(sequence->request->lane, waiting.lane))
+                ++held[sequence->request->principal.workspace];
+    const std::size_t own = held[waiting.principal.workspace];
+    const auto most = std::ranges::max_element(held, {}, &decltype(held)::value_type::second);
+    if (most->second < own + 2) return running_.size();
+    return youngest([&](const Sequence& s) {
+        return s.request->principal.workspace == most->first && !s.beside && !s.last &&
+               s.priority <= waiting.priority && waiting_.same_slots(s.request->lane, waiting.lane);
+    });
+}
+
+// A crowd's slots are taken back one by one while others wait for theirs (sched/occupancy.h).
+void LlamaEngine::reclaim(MonoNs now) {
+    hold_back();
+    const SequencePtr* waiting = waiting_.next_without_room(now);
+    if (waiting == nullptr || now - (*waiting)->since < options_.occupancy.crowded_out_ns) return;
+    const std::size_t victim = crowd_member(*(*waiting)->request);
+    if (victim == running_.size()) return;
+    pause(victim, "another workspace has waited for its share of the slots");
+    count_running();
+    if (waiting_.next(now, false) == nullptr) return;
+    SequencePtr next = waiting_.take(now);
+    const KvStore::Admitted admitted = start(*next, now);
+    place(std::move(next), admitted, now);
+    count_running();
 }
 
 std::int64_t LlamaEngine::expected_output(const Sequence& sequence) const {

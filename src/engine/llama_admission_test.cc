@@ -39,6 +39,29 @@ TEST(LlamaAdmission, AKeptPlaceIsGivenAwayInTheEnd) {
     unread->cancel(CancelReason::kDisconnect);
 }
 
+// A workspace whose long answers hold all slots gives one to another that waits; they go on after.
+TEST(LlamaAdmission, ACrowdWithLongAnswersGivesOthersTheirShare) {
+    NEED_MODEL();
+    LlamaOptions options = base_options();
+    options.max_sequences = 3;
+    options.threads = 2;
+    options.occupancy.crowded_out_ns = 50 * kNsPerMs;
+    auto engine = load(options);
+    std::vector<StreamPtr> crowd;
+    for (const char* of : {"river", "winter", "market"})
+        crowd.push_back(submit(
+            *engine, ask_for("b", std::string("Write a very long story about a ") + of, 120)));
+    ASSERT_TRUE(eventually([&] { return engine->stats_approx().output_tokens > 10; }));
+    const Answer one = answer_of(*engine, ask_for("a", "Say yes.", 4));
+    ASSERT_TRUE(one.done);
+    for (const StreamPtr& stream : crowd) {
+        const Answer answer = wait_for(*stream);
+        ASSERT_TRUE(answer.done);
+        EXPECT_EQ(answer.done->usage.output_tokens, 120);
+        EXPECT_LT(one.done->done_ns, answer.done->done_ns);
+    }
+}
+
 // A promise is held against what is left to compute of a prompt: refused cold, kept once cached.
 TEST(LlamaAdmission, APromiseCountsOnlyWhatIsNotCached) {
     NEED_MODEL();

@@ -141,6 +141,8 @@ class LlamaEngine final : public EnginePort {
     void inherit();
     std::size_t youngest(const std::function<bool(const Sequence&)>& among) const;
     bool preempt_low();
+    void reclaim(MonoNs now);
+    std::size_t crowd_member(const Request& waiting) const;
     std::int64_t expected_output(const Sequence& sequence) const;
     KvStore::Admitted start(Sequence& sequence, MonoNs now);
     void count_running();

@@ -128,6 +128,18 @@ class WaitQueue {
         }
         return best == nullptr ? nullptr : &waiting_.find(best->handle)->second;
     }
+    // Whose turn it would be, of those whose lane has no room; null: nobody's.
+    const Pointer* next_without_room(MonoNs now) const {
+        for (std::size_t i = classes_.size(); i-- > 0;)
+            if (const FairItem* item = classes_[i]->queue.peek(now);
+                item != nullptr && !room(i, now))
+                return &waiting_.find(item->handle)->second;
+        return nullptr;
+    }
+    // Whether these two take the same slots: neither has reserved ones that the other has not.
+    bool same_slots(std::uint8_t lane, std::uint8_t other) const {
+        return class_of(lane) == class_of(other);
+    }
     // The one that next() gave just before.
     Pointer take(MonoNs now) {
         const std::optional<FairItem> item = next_->queue.pop(now);
