@@ -44,8 +44,10 @@ void LlamaEngine::admit_resuming(MonoNs now) {
         Sequence& sequence = *resuming_[i];
         KvStore::Admitted admitted = KvStore::Admitted::kFull;
         if (waiting_.has_room(sequence.request->lane, now)) admitted = start(sequence, now);
-        if (admitted == KvStore::Admitted::kFull && may_claim(sequence, now))
+        if (admitted == KvStore::Admitted::kFull && may_claim(sequence, now)) {
             admitted = claim(sequence, now);
+            while (resuming_[i].get() != &sequence) ++i;  // those that gave way may stand before it
+        }
         if (admitted == KvStore::Admitted::kFull) {
             ++i;
             continue;
@@ -124,19 +126,24 @@ void LlamaEngine::hold_back() {
     waiting_.hold_back(held_back_);
 }
 
-// Those that came after it and are no more urgent.
-bool LlamaEngine::gives_way(const Sequence& running, const Sequence& to) const {
-    return running.order > to.order && running.priority <= to.request->priority &&
+// Those that came after it, and those of the crowd it waits for; none that are more urgent.
+bool LlamaEngine::gives_way(const Sequence& running, const Sequence& to,
+                            std::string_view crowd) const {
+    const bool of_crowd = !crowd.empty() && running.request->principal.workspace == crowd;
+    return (running.order > to.order || of_crowd) && running.priority <= to.request->priority &&
            !(running.beside && in_side_) && !running.last;
 }
 
 // It was passed for long, and what those that would give way hold is likely to be enough.
 bool LlamaEngine::may_claim(const Sequence& sequence, MonoNs now) const {
-    if (now - sequence.since < options_.occupancy.passed_ns) return false;
+    const std::string crowd = crowd_before(*sequence.request);
+    const sched::OccupancyLimits& limits = options_.occupancy;
+    if (now - sequence.since < (crowd.empty() ? limits.passed_ns : limits.crowded_out_ns))
+        return false;
     std::int64_t stays = std::ssize(sequence.tokens) + 1;
     bool any = false;
     for (const SequencePtr& other : running_) {
-        if (gives_way(*other, sequence))
+        if (gives_way(*other, sequence, crowd))
             any = true;
         else
             stays += std::ssize(other->tokens) + expected_output(*other);
@@ -147,10 +154,11 @@ bool LlamaEngine::may_claim(const Sequence& sequence, MonoNs now) const {
 KvStore::Admitted LlamaEngine::claim(Sequence& sequence, MonoNs now) {
     KvStore::Admitted admitted = KvStore::Admitted::kFull;
     while (admitted == KvStore::Admitted::kFull) {
+        const std::string crowd = crowd_before(*sequence.request);
         const std::size_t victim =
-            youngest([&](const Sequence& s) { return gives_way(s, sequence); });
+            youngest([&](const Sequence& s) { return gives_way(s, sequence, crowd); });
         if (victim == running_.size()) break;
-        pause(victim, "one that came before it needs its place");
+        pause(victim, "one that came before it, or that has less, needs its place");
         count_running();
         if (waiting_.has_room(sequence.request->lane, now)) admitted = start(sequence, now);
     }
@@ -204,21 +212,17 @@ bool LlamaEngine::preempt_low() {
     return true;
 }
 
-// Of running_, the youngest of the workspace that holds most of the slots `waiting` could have, and
-// at least two more than its own; its size: none.
-std::size_t LlamaEngine::crowd_member(const Request& waiting) const {
+// The workspace that holds most of the slots `waiting` could have, if that is at least two more
+// than its own; else empty.
+std::string LlamaEngine::crowd_before(const Request& waiting) const {
     std::unordered_map<std::string_view, std::size_t> held;
     for (const auto* list : {&running_, &sharing_})
         for (const SequencePtr& sequence : *list)
-            if (waiting_.same_slots(sequence->request->lane, waiting.lane))
+            if (sequence != nullptr && waiting_.same_slots(sequence->request->lane, waiting.lane))
                 ++held[sequence->request->principal.workspace];
     const std::size_t own = held[waiting.principal.workspace];
     const auto most = std::ranges::max_element(held, {}, &decltype(held)::value_type::second);
-    if (most->second < own + 2) return running_.size();
-    return youngest([&](const Sequence& s) {
-        return s.request->principal.workspace == most->first && !s.beside && !s.last &&
-               s.priority <= waiting.priority && waiting_.same_slots(s.request->lane, waiting.lane);
-    });
+    return most->second < own + 2 ? std::string() : std::string(most->first);
 }
 
 // A crowd's slots are taken back one by one while others wait for theirs (sched/occupancy.h).
@@ -226,8 +230,13 @@ void LlamaEngine::reclaim(MonoNs now) {
     hold_back();
     const SequencePtr* waiting = waiting_.next_without_room(now);
     if (waiting == nullptr || now - (*waiting)->since < options_.occupancy.crowded_out_ns) return;
-    const std::size_t victim = crowd_member(*(*waiting)->request);
-    if (victim == running_.size()) return;
+    const Request& request = *(*waiting)->request;
+    const std::string crowd = crowd_before(request);
+    const std::size_t victim = youngest([&](const Sequence& s) {
+        return s.request->principal.workspace == crowd && !s.beside && !s.last &&
+               s.priority <= request.priority && waiting_.same_slots(s.request->lane, request.lane);
+    });
+    if (crowd.empty() || victim == running_.size()) return;
     pause(victim, "another workspace has waited for its share of the slots");
     count_running();
     if (waiting_.next(now, false) == nullptr) return;

@@ -48,6 +48,7 @@ TEST(LlamaAdmission, ACrowdWithLongAnswersGivesOthersTheirShare) {
     options.occupancy.crowded_out_ns = 50 * kNsPerMs;
     auto engine = load(options);
     std::vector<StreamPtr> crowd;
+    crowd.reserve(3);
     for (const char* of : {"river", "winter", "market"})
         crowd.push_back(submit(
             *engine, ask_for("b", std::string("Write a very long story about a ") + of, 120)));
@@ -58,6 +59,31 @@ TEST(LlamaAdmission, ACrowdWithLongAnswersGivesOthersTheirShare) {
         const Answer answer = wait_for(*stream);
         ASSERT_TRUE(answer.done);
         EXPECT_EQ(answer.done->usage.output_tokens, 120);
+        EXPECT_LT(one.done->done_ns, answer.done->done_ns);
+    }
+}
+
+// The same for KV: a prompt that finds none takes it from the crowd, though that came first.
+TEST(LlamaAdmission, ACrowdThatHoldsAllKvGivesOthersTheirShare) {
+    NEED_MODEL();
+    LlamaOptions options = base_options();
+    options.max_sequences = 4;
+    options.kv_tokens = 512;
+    options.threads = 2;
+    options.side_prefill = false;
+    options.occupancy.crowded_out_ns = 50 * kNsPerMs;
+    auto engine = load(options);
+    std::vector<StreamPtr> crowd;
+    crowd.reserve(3);
+    for (unsigned i = 0; i < 3; ++i)
+        crowd.push_back(submit(
+            *engine, ask_for("b", filler(80, i) + "Write a very long story about this.", 60)));
+    ASSERT_TRUE(eventually([&] { return engine->stats_approx().running == 3; }));
+    const Answer one = answer_of(*engine, ask_for("a", filler(150, 9), 4));
+    ASSERT_TRUE(one.done);
+    for (const StreamPtr& stream : crowd) {
+        const Answer answer = wait_for(*stream);
+        ASSERT_TRUE(answer.done);
         EXPECT_LT(one.done->done_ns, answer.done->done_ns);
     }
 }
@@ -102,6 +128,7 @@ TEST(LlamaAdmission, APlaceIsWorthAsMuchToWhoCameLater) {
         options.step_ms = 5;  // a prompt takes many steps, or the side
         auto engine = load(options);
         std::vector<StreamPtr> crowd;
+        crowd.reserve(8);
         for (unsigned i = 0; i < 8; ++i)
             crowd.push_back(submit(*engine, ask_for("b", filler(50, i), 2)));
         ASSERT_TRUE(eventually([&] { return engine->stats_approx().running == 4; }));

@@ -135,14 +135,14 @@ class LlamaEngine final : public EnginePort {
     void wait_for_room(SequencePtr&& sequence);
     bool may_pass(MonoNs now) const;
     void hold_back();
-    bool gives_way(const Sequence& running, const Sequence& to) const;
+    bool gives_way(const Sequence& running, const Sequence& to, std::string_view crowd) const;
     bool may_claim(const Sequence& sequence, MonoNs now) const;
     KvStore::Admitted claim(Sequence& sequence, MonoNs now);
     void inherit();
     std::size_t youngest(const std::function<bool(const Sequence&)>& among) const;
     bool preempt_low();
     void reclaim(MonoNs now);
-    std::size_t crowd_member(const Request& waiting) const;
+    std::string crowd_before(const Request& waiting) const;
     std::int64_t expected_output(const Sequence& sequence) const;
     KvStore::Admitted start(Sequence& sequence, MonoNs now);
     void count_running();

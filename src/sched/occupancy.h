@@ -3,9 +3,10 @@
 //   a slot and its KV   while its reader does not take its text: ReaderLag. Who owes more than
 //                       slow_reader_ns gives them to those who wait, and queues again once what
 //                       was computed has been read; who takes nothing for stalled_reader_ns fails.
-//   a slot while others have fewer   who has waited for one for crowded_out_ns while another
-//                       workspace holds at least two more than its own gets one of those: however
-//                       long the answers of a crowd are, nobody waits for their ends.
+//   more than its share one who has waited for a slot, or for KV, for crowded_out_ns while another
+//                       workspace holds at least two slots more than its own gets one of those:
+//                       nobody waits for the ends of a crowd's long answers. (Not the scripted
+//                       engine, whose sequences cannot pause.)
 //   the queue's head    who finds no KV keeps those behind it waiting for head_of_line_ns, and only
 //                       while somebody runs whose end helps; then those that fit pass it. After
 //                       passed_ns those that came after it and run give way to it.
