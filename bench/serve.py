@@ -153,7 +153,7 @@ def starts(args, out):
     first, second = [], []
     for _ in range(args.reps):
         with tempfile.TemporaryDirectory(prefix="zerohop-bench-") as folder:
-            side = ours(args, env={"XDG_CACHE_HOME": folder})
+            side = ours(args, env={"ZEROHOP_CACHE": folder})
             for times in (first, second):
                 with side:
                     times.append(side.process.start_s)

@@ -357,7 +357,7 @@ const std::vector<Field<Config>>& config_fields() {
         {"engine.cache_dir",
          "path",
          "Where measurements and the development certificate are kept; empty: "
-         "$XDG_CACHE_HOME/zerohop or ~/.cache/zerohop.",
+         "$ZEROHOP_CACHE, $XDG_CACHE_HOME/zerohop or ~/.cache/zerohop.",
          0,
          0,
          {},
