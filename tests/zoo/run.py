@@ -24,7 +24,7 @@ import time
 from pathlib import Path
 
 # Embedding, diffusion and encoder-decoder models, and what llama.cpp itself computes with one sequence only or not at all.
-REFUSED = re.compile(r'.*bert.*|.*embed.*|t5.*|dream|llada.*|rnd1.*|wavtokenizer.*|diffusion.*')
+REFUSED = re.compile(r'.*bert.*|.*embed(?!ded).*|t5.*|dream|llada.*|rnd1.*|wavtokenizer.*|diffusion.*')
 MAY_BE_REFUSED = re.compile(r'plamo2|rwkv6qwen2|plm|qwen3tts.*|chameleon|cogvlm|paddleocr.*|talkie.*|graniteswitch.*')
 
 arguments = argparse.ArgumentParser()
