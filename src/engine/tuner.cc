@@ -368,8 +368,10 @@ Result<TuneReport> tune_model(const Model& model, const LlamaOptions& options,
                  "others took {:.0f} % of the CPUs meanwhile: what was measured is used but not "
                  "kept; it is measured again at the next start",
                  others * 100);
-    const auto late = [](const TuneRow& row) { return row.late; };
-    if (report.chosen.threads < 1 && std::ranges::any_of(report.thread_rows, late)) {
+    const auto any_late = [](const std::vector<TuneRow>& rows) {
+        return std::ranges::any_of(rows, &TuneRow::late);
+    };
+    if (report.chosen.threads < 1 && (any_late(report.thread_rows) || any_late(report.rows))) {
         log_warn(kOrigin, "{}: no layout could be measured in time", options.path);
         report.chosen = default_row(options);
         keep = false;
