@@ -136,10 +136,11 @@ bool LlamaEngine::gives_way(const Sequence& running, const Sequence& to,
 
 // It was passed for long, and what those that would give way hold is likely to be enough.
 bool LlamaEngine::may_claim(const Sequence& sequence, MonoNs now) const {
-    const std::string crowd = crowd_before(*sequence.request);
     const sched::OccupancyLimits& limits = options_.occupancy;
-    if (now - sequence.since < (crowd.empty() ? limits.passed_ns : limits.crowded_out_ns))
-        return false;
+    const MonoNs waited = now - sequence.since;
+    if (waited < std::min(limits.passed_ns, limits.crowded_out_ns)) return false;
+    const std::string_view crowd = crowd_before(*sequence.request);
+    if (waited < (crowd.empty() ? limits.passed_ns : limits.crowded_out_ns)) return false;
     std::int64_t stays = std::ssize(sequence.tokens) + 1;
     bool any = false;
     for (const SequencePtr& other : running_) {
@@ -154,7 +155,7 @@ bool LlamaEngine::may_claim(const Sequence& sequence, MonoNs now) const {
 KvStore::Admitted LlamaEngine::claim(Sequence& sequence, MonoNs now) {
     KvStore::Admitted admitted = KvStore::Admitted::kFull;
     while (admitted == KvStore::Admitted::kFull) {
-        const std::string crowd = crowd_before(*sequence.request);
+        const std::string_view crowd = crowd_before(*sequence.request);
         const std::size_t victim =
             youngest([&](const Sequence& s) { return gives_way(s, sequence, crowd); });
         if (victim == running_.size()) break;
@@ -213,8 +214,8 @@ bool LlamaEngine::preempt_low() {
 }
 
 // The workspace that holds most of the slots `waiting` could have, if that is at least two more
-// than its own; else empty.
-std::string LlamaEngine::crowd_before(const Request& waiting) const {
+// than its own; else empty. The name lives as long as that workspace's requests.
+std::string_view LlamaEngine::crowd_before(const Request& waiting) const {
     std::unordered_map<std::string_view, std::size_t> held;
     for (const auto* list : {&running_, &sharing_})
         for (const SequencePtr& sequence : *list)
@@ -222,16 +223,17 @@ std::string LlamaEngine::crowd_before(const Request& waiting) const {
                 ++held[sequence->request->principal.workspace];
     const std::size_t own = held[waiting.principal.workspace];
     const auto most = std::ranges::max_element(held, {}, &decltype(held)::value_type::second);
-    return most->second < own + 2 ? std::string() : std::string(most->first);
+    return most->second < own + 2 ? std::string_view() : most->first;
 }
 
 // A crowd's slots are taken back one by one while others wait for theirs (sched/occupancy.h).
 void LlamaEngine::reclaim(MonoNs now) {
+    if (waiting_.empty()) return;
     hold_back();
     const SequencePtr* waiting = waiting_.next_without_room(now);
     if (waiting == nullptr || now - (*waiting)->since < options_.occupancy.crowded_out_ns) return;
     const Request& request = *(*waiting)->request;
-    const std::string crowd = crowd_before(request);
+    const std::string_view crowd = crowd_before(request);
     const std::size_t victim = youngest([&](const Sequence& s) {
         return s.request->principal.workspace == crowd && !s.beside && !s.last &&
                s.priority <= request.priority && waiting_.same_slots(s.request->lane, request.lane);

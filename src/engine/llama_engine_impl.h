@@ -142,7 +142,7 @@ class LlamaEngine final : public EnginePort {
     std::size_t youngest(const std::function<bool(const Sequence&)>& among) const;
     bool preempt_low();
     void reclaim(MonoNs now);
-    std::string crowd_before(const Request& waiting) const;
+    std::string_view crowd_before(const Request& waiting) const;
     std::int64_t expected_output(const Sequence& sequence) const;
     KvStore::Admitted start(Sequence& sequence, MonoNs now);
     void count_running();
